@@ -1,0 +1,124 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+
+	"slipway.dev/slipway/schema/deployment"
+	"slipway.dev/slipway/schema/wire"
+)
+
+// turnLook is how often a build that waits for its turn looks by itself, in
+// case a notification was lost.
+const turnLook = 10 * time.Second
+
+// Activities are the steps of workflows that happen in PostgreSQL.
+type Activities struct {
+	Store    *Store
+	Listener *Listener
+}
+
+// RecallInput asks whether a request became a build before.
+type RecallInput struct {
+	Deployment string
+	Request    string
+	// Configuration must be the same that it was then. Local activities have
+	// no input in history.
+	Configuration json.RawMessage
+}
+
+// Recall looks for the build that a request became before; Build is 0 when
+// there is none.
+func (a *Activities) Recall(ctx context.Context, in RecallInput) (Recorded, error) {
+	recorded, err := a.Store.Recall(ctx, in.Deployment, in.Request, in.Configuration)
+	if errors.Is(err, deployment.ErrUnknown) {
+		return Recorded{}, nil
+	}
+	return recorded, typed(err)
+}
+
+// Record makes a submit a build.
+func (a *Activities) Record(ctx context.Context, in Submit) (Recorded, error) {
+	recorded, err := a.Store.Record(ctx, in)
+	return recorded, typed(err)
+}
+
+// RecordDestroy makes a request to haul out a build, where something is up.
+func (a *Activities) RecordDestroy(ctx context.Context, in Destroy) (RecordedDestroy, error) {
+	recorded, err := a.Store.RecordDestroy(ctx, in)
+	return recorded, typed(err)
+}
+
+// TakeTurn tries once to take the turn of a build.
+func (a *Activities) TakeTurn(ctx context.Context, ref deployment.Ref) (Turn, error) {
+	turn, err := a.Store.TakeTurn(ctx, ref)
+	return turn, typed(err)
+}
+
+// AwaitTurn waits until a build has its turn or has ended. It heartbeats, so
+// that a wait of any length is three events of history.
+func (a *Activities) AwaitTurn(ctx context.Context, ref deployment.Ref) (Turn, error) {
+	changed, stop := a.Listener.Subscribe(ref.Deployment)
+	defer stop()
+	look := time.NewTicker(turnLook)
+	defer look.Stop()
+	for {
+		turn, err := a.Store.TakeTurn(ctx, ref)
+		if err != nil || turn != TurnWait {
+			return turn, typed(err)
+		}
+		activity.RecordHeartbeat(ctx)
+		select {
+		case <-changed:
+		case <-look.C:
+		case <-ctx.Done():
+			return TurnWait, ctx.Err()
+		}
+	}
+}
+
+// Cancel ends a queued build, or marks a running one.
+func (a *Activities) Cancel(ctx context.Context, ref deployment.Ref) (deployment.Status, error) {
+	status, err := a.Store.Cancel(ctx, ref)
+	return status, typed(err)
+}
+
+// FinishInput ends a build.
+type FinishInput struct {
+	deployment.Ref
+	// Otherwise is how it ends if its deployer left no exit.
+	Otherwise End
+}
+
+// Finish ends a build by the staged exit of its deployer. While a deployer may
+// still run it fails with wire.ErrorFenceHeld, to be tried again when the
+// fence has lapsed.
+func (a *Activities) Finish(ctx context.Context, in FinishInput) (Ended, error) {
+	ended, err := a.Store.Finish(ctx, in.Ref, in.Otherwise)
+	return ended, typed(err)
+}
+
+// typed gives the errors that a workflow decides on their types. All others
+// are failures of the database, which a retry may mend.
+func typed(err error) error {
+	var held *FenceHeldError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &held):
+		return temporal.NewApplicationErrorWithOptions(err.Error(), wire.ErrorFenceHeld, temporal.ApplicationErrorOptions{
+			NextRetryDelay: held.Left + 100*time.Millisecond,
+		})
+	case errors.Is(err, deployment.ErrUnknown):
+		return temporal.NewNonRetryableApplicationError(err.Error(), wire.ErrorUnknownDeployment, nil)
+	case errors.Is(err, ErrOtherConfiguration):
+		return temporal.NewNonRetryableApplicationError(err.Error(), wire.ErrorIdempotencyConflict, nil)
+	default:
+		return err
+	}
+}

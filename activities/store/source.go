@@ -1,0 +1,80 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"slipway.dev/slipway/schema/deployment"
+)
+
+// Source reads what submits are checked against.
+func (s *Store) Source(ctx context.Context) (deployment.Source, error) {
+	var source deployment.Source
+	var schema string
+	err := s.pool.QueryRow(ctx, `
+		SELECT coalesce(s.store_path, ''), coalesce(s.problem, ''), coalesce(snapshots.schema, '')
+		FROM (VALUES (true)) one (one)
+		LEFT JOIN source s ON s.one = one.one
+		LEFT JOIN snapshots ON snapshots.store_path = s.store_path`).Scan(&source.Snapshot, &source.Problem, &schema)
+	if err != nil {
+		return source, fmt.Errorf("read the module source: %w", err)
+	}
+	source.Schema = json.RawMessage(schema)
+	return source, nil
+}
+
+// Deployer reads the realised deployer of a snapshot; it is empty when the
+// snapshot was not evaluated yet.
+func (s *Store) Deployer(ctx context.Context, storePath string) (string, error) {
+	var deployer string
+	err := s.pool.QueryRow(ctx, `SELECT coalesce((SELECT deployer FROM snapshots WHERE store_path = $1), '')`, storePath).Scan(&deployer)
+	if err != nil {
+		return "", fmt.Errorf("look for the snapshot: %w", err)
+	}
+	return deployer, nil
+}
+
+// UseSnapshot makes a snapshot the one that submits are checked against.
+func (s *Store) UseSnapshot(ctx context.Context, in deployment.SourceSnapshot) error {
+	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `
+			INSERT INTO snapshots (store_path, schema, method, methods, renames, deployer)
+			VALUES ($1, $2, $3, $4, $5, $6)
+			ON CONFLICT (store_path) DO UPDATE SET
+				built_at = now(), schema = excluded.schema, method = excluded.method,
+				methods = excluded.methods, renames = excluded.renames, deployer = excluded.deployer`,
+			in.StorePath, string(in.Schema), in.Method, in.Methods, string(in.Renames), in.Deployer)
+		if err != nil {
+			return fmt.Errorf("keep the snapshot: %w", err)
+		}
+		return setSource(ctx, tx, &in.StorePath, "")
+	})
+}
+
+// ReuseSnapshot makes a snapshot that was evaluated before the one that
+// submits are checked against.
+func (s *Store) ReuseSnapshot(ctx context.Context, storePath string) error {
+	return setSource(ctx, s.pool, &storePath, "")
+}
+
+// SourceProblem notes why the source does not evaluate as it is now. Submits
+// go on with the snapshot that did.
+func (s *Store) SourceProblem(ctx context.Context, problem string) error {
+	return setSource(ctx, s.pool, nil, problem)
+}
+
+func setSource(ctx context.Context, q execer, storePath *string, problem string) error {
+	_, err := q.Exec(ctx, `
+		INSERT INTO source (store_path, problem) VALUES ($1, $2)
+		ON CONFLICT (one) DO UPDATE SET
+			store_path = coalesce(excluded.store_path, source.store_path), problem = excluded.problem, changed_at = now()
+		WHERE (source.store_path, source.problem) IS DISTINCT FROM (coalesce(excluded.store_path, source.store_path), excluded.problem)`,
+		storePath, problem)
+	if err != nil {
+		return fmt.Errorf("note the module source: %w", err)
+	}
+	return nil
+}

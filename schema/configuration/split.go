@@ -1,0 +1,260 @@
+package configuration
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// secretsSet is the readOnly member of an application that names its secrets;
+// what a client says there is ignored.
+const secretsSet = "secretsSet"
+
+// Secret is the value of an operator secret that a client gave: a property
+// that the schema marks writeOnly with the format password (seed B, "Secrets
+// of the operator"). Value is secret: it goes to OpenBao and nowhere else.
+type Secret struct {
+	// Path is the JSON Pointer of the property.
+	Path string
+	// Application is its key in applications; empty for a secret elsewhere.
+	Application string
+	// Field is the name of the secret in its application: the property names
+	// below the application joined with dots.
+	Field string
+	// Value is what the client gave, neither null nor empty.
+	Value any
+}
+
+// Split takes the secrets out of a configuration that Decode read: it returns
+// a copy without any secret property and without any secretsSet, and the
+// secrets that were neither null nor empty, in the order of their paths. The
+// argument is not changed.
+func (s *Schema) Split(value any) (rest any, secrets []Secret) {
+	w := splitter{root: s.document}
+	rest = w.walk(value, []any{s.document}, nil)
+	slices.SortFunc(w.secrets, func(a, b Secret) int { return strings.Compare(a.Path, b.Path) })
+	return rest, w.secrets
+}
+
+type splitter struct {
+	root    any
+	secrets []Secret
+}
+
+func (w *splitter) walk(value any, schemas []any, path []string) any {
+	nodes := flatten(w.root, schemas)
+	switch value := value.(type) {
+	case map[string]any:
+		rest := make(map[string]any, len(value))
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			member, here := value[key], append(slices.Clip(path), key)
+			below := propertySchemas(nodes, key)
+			flat := flatten(w.root, below)
+			switch {
+			case slices.ContainsFunc(flat, isSecret):
+				if member != nil && member != "" {
+					w.secrets = append(w.secrets, secretAt(here, member))
+				}
+			case key == secretsSet && slices.ContainsFunc(flat, isReadOnly):
+			default:
+				rest[key] = w.walk(member, below, here)
+			}
+		}
+		return rest
+	case []any:
+		rest := make([]any, len(value))
+		for i, item := range value {
+			rest[i] = w.walk(item, itemSchemas(nodes, i), append(slices.Clip(path), strconv.Itoa(i)))
+		}
+		return rest
+	default:
+		return value
+	}
+}
+
+func secretAt(path []string, value any) Secret {
+	s := Secret{Value: value, Field: path[len(path)-1]}
+	for _, token := range path {
+		s.Path = Pointer(s.Path, token)
+	}
+	if i := slices.Index(path, "applications"); i >= 0 && i+2 < len(path) {
+		s.Application = path[i+1]
+		s.Field = strings.Join(path[i+2:], ".")
+	}
+	return s
+}
+
+func isSecret(node map[string]any) bool {
+	return node["writeOnly"] == true && node["format"] == "password"
+}
+
+func isReadOnly(node map[string]any) bool { return node["readOnly"] == true }
+
+// flatten lists the schema objects that may apply to one place: the given
+// ones, what they refer to, and the parts of their combinations.
+func flatten(root any, schemas []any) []map[string]any {
+	var nodes []map[string]any
+	seen := map[string]bool{} // references, which may form a cycle
+	var add func(schema any)
+	add = func(schema any) {
+		node, ok := schema.(map[string]any)
+		if !ok {
+			return
+		}
+		nodes = append(nodes, node)
+		if ref, ok := node["$ref"].(string); ok && !seen[ref] {
+			seen[ref] = true
+			add(resolve(root, ref))
+		}
+		for _, keyword := range []string{"allOf", "anyOf", "oneOf"} {
+			parts, _ := node[keyword].([]any)
+			for _, part := range parts {
+				add(part)
+			}
+		}
+		for _, keyword := range []string{"if", "then", "else"} {
+			add(node[keyword])
+		}
+		dependent, _ := node["dependentSchemas"].(map[string]any)
+		for _, part := range dependent {
+			add(part)
+		}
+	}
+	for _, schema := range schemas {
+		add(schema)
+	}
+	return nodes
+}
+
+// resolve follows a reference within the schema. A schema stands alone, so
+// there are no others (Compile loads none).
+func resolve(root any, ref string) any {
+	pointer, ok := strings.CutPrefix(ref, "#")
+	if !ok {
+		return nil
+	}
+	if pointer != "" && pointer[0] != '/' {
+		return anchor(root, pointer)
+	}
+	at := root
+	unescape := strings.NewReplacer("~1", "/", "~0", "~")
+	for token := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
+		if token == "" && pointer == "" {
+			return root
+		}
+		switch node := at.(type) {
+		case map[string]any:
+			at = node[unescape.Replace(token)]
+		case []any:
+			i, err := strconv.Atoi(token)
+			if err != nil || i < 0 || i >= len(node) {
+				return nil
+			}
+			at = node[i]
+		default:
+			return nil
+		}
+	}
+	return at
+}
+
+func anchor(at any, name string) any {
+	switch node := at.(type) {
+	case map[string]any:
+		if node["$anchor"] == name || node["$dynamicAnchor"] == name {
+			return node
+		}
+		for _, part := range node {
+			if found := anchor(part, name); found != nil {
+				return found
+			}
+		}
+	case []any:
+		for _, part := range node {
+			if found := anchor(part, name); found != nil {
+				return found
+			}
+		}
+	}
+	return nil
+}
+
+func propertySchemas(nodes []map[string]any, key string) []any {
+	var schemas []any
+	for _, node := range nodes {
+		properties, _ := node["properties"].(map[string]any)
+		if schema, ok := properties[key]; ok {
+			schemas = append(schemas, schema)
+		}
+		patterns, _ := node["patternProperties"].(map[string]any)
+		for pattern, schema := range patterns {
+			// A pattern that Go cannot read counts: better a value too many
+			// leaves the configuration than that a secret stays in it.
+			if matches, err := regexp.MatchString(pattern, key); matches || err != nil {
+				schemas = append(schemas, schema)
+			}
+		}
+		for _, keyword := range []string{"additionalProperties", "unevaluatedProperties"} {
+			if _, named := properties[key]; named {
+				continue
+			}
+			if schema, ok := node[keyword]; ok {
+				schemas = append(schemas, schema)
+			}
+		}
+	}
+	return schemas
+}
+
+func itemSchemas(nodes []map[string]any, i int) []any {
+	var schemas []any
+	for _, node := range nodes {
+		if prefix, _ := node["prefixItems"].([]any); i < len(prefix) {
+			schemas = append(schemas, prefix[i])
+			continue
+		}
+		for _, keyword := range []string{"items", "unevaluatedItems", "contains"} {
+			if schema, ok := node[keyword]; ok {
+				schemas = append(schemas, schema)
+			}
+		}
+	}
+	return schemas
+}
+
+// withoutSecretRequirements copies a schema in which no secret is required:
+// OpenBao may have it already, so a configuration is complete without.
+func withoutSecretRequirements(schema any) any { return dropRequired(schema, schema) }
+
+func dropRequired(root, at any) any {
+	switch node := at.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(node))
+		for key, part := range node {
+			out[key] = dropRequired(root, part)
+		}
+		required, _ := node["required"].([]any)
+		if len(required) == 0 {
+			return out
+		}
+		kept := make([]any, 0, len(required))
+		for _, name := range required {
+			key, ok := name.(string)
+			if !ok || !slices.ContainsFunc(flatten(root, propertySchemas(flatten(root, []any{node}), key)), isSecret) {
+				kept = append(kept, name)
+			}
+		}
+		out["required"] = kept
+		return out
+	case []any:
+		out := make([]any, len(node))
+		for i, part := range node {
+			out[i] = dropRequired(root, part)
+		}
+		return out
+	default:
+		return at
+	}
+}

@@ -1,0 +1,208 @@
+package configuration
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+)
+
+// Problem is one thing that is wrong with a configuration.
+type Problem struct {
+	// Path is a JSON Pointer into the configuration; the root is "".
+	Path string `json:"path"`
+	// Message says what is wrong and what is allowed. It never holds a value
+	// of the configuration.
+	Message string `json:"message"`
+}
+
+// Schema is the compiled schema of a module source, with what Split needs of
+// its annotations.
+type Schema struct {
+	compiled *jsonschema.Schema
+	document any
+}
+
+// Compile reads a JSON Schema (2020-12 unless it says otherwise).
+func Compile(document json.RawMessage) (*Schema, error) {
+	value, err := jsonschema.UnmarshalJSON(strings.NewReader(string(document)))
+	if err != nil {
+		return nil, fmt.Errorf("the schema is not JSON: %w", err)
+	}
+	const name = "urn:slipway:configuration"
+	c := jsonschema.NewCompiler()
+	c.DefaultDraft(jsonschema.Draft2020)
+	c.UseLoader(jsonschema.SchemeURLLoader{}) // a schema stands alone
+	if err := c.AddResource(name, withoutSecretRequirements(value)); err != nil {
+		return nil, fmt.Errorf("the schema is not a JSON Schema: %w", err)
+	}
+	compiled, err := c.Compile(name)
+	if err != nil {
+		return nil, fmt.Errorf("the schema is not a JSON Schema: %w", err)
+	}
+	return &Schema{compiled: compiled, document: value}, nil
+}
+
+// Validate lists everything that the schema refuses in a configuration that
+// Decode read and Split took the secrets from. Nothing: it is accepted.
+func (s *Schema) Validate(value any) []Problem {
+	var invalid *jsonschema.ValidationError
+	if err := s.compiled.Validate(value); err == nil || !errors.As(err, &invalid) {
+		return nil
+	}
+	problems := leaves(nil, invalid)
+	slices.SortStableFunc(problems, func(a, b Problem) int {
+		return cmp.Or(strings.Compare(a.Path, b.Path), strings.Compare(a.Message, b.Message))
+	})
+	return slices.Compact(problems)
+}
+
+// leaves collects the errors that have no cause of their own: what a person
+// can act on.
+func leaves(problems []Problem, e *jsonschema.ValidationError) []Problem {
+	path := ""
+	for _, token := range e.InstanceLocation {
+		path = Pointer(path, token)
+	}
+	switch k := e.ErrorKind.(type) {
+	case *kind.OneOf:
+		if len(k.Subschemas) > 0 { // more than one matched
+			return append(problems, Problem{path, "matches more than one of the allowed forms"})
+		}
+		return append(problems, alternatives(path, e)...)
+	case *kind.AnyOf:
+		return append(problems, alternatives(path, e)...)
+	}
+	if len(e.Causes) == 0 {
+		return append(problems, explain(path, e.ErrorKind)...)
+	}
+	for _, cause := range e.Causes {
+		problems = leaves(problems, cause)
+	}
+	return problems
+}
+
+// alternatives reports why none of several forms matched: the errors of the
+// form that came nearest, behind a line that says there are others.
+func alternatives(path string, e *jsonschema.ValidationError) []Problem {
+	if len(e.Causes) == 0 {
+		return []Problem{{path, "matches none of the allowed forms"}}
+	}
+	best := leaves(nil, e.Causes[0])
+	for _, cause := range e.Causes[1:] {
+		if other := leaves(nil, cause); depth(other) > depth(best) || depth(other) == depth(best) && len(other) < len(best) {
+			best = other
+		}
+	}
+	return append([]Problem{{path, fmt.Sprintf("matches none of the %d allowed forms", len(e.Causes))}}, best...)
+}
+
+// depth is how far into the configuration the problems lie.
+func depth(problems []Problem) int {
+	deepest := 0
+	for _, p := range problems {
+		deepest = max(deepest, strings.Count(p.Path, "/"))
+	}
+	return deepest
+}
+
+// explain words one error without the value that caused it.
+func explain(path string, k jsonschema.ErrorKind) []Problem {
+	one := func(format string, args ...any) []Problem {
+		return []Problem{{path, fmt.Sprintf(format, args...)}}
+	}
+	switch k := k.(type) {
+	case *kind.Type:
+		return one("is %s, allowed: %s", k.Got, strings.Join(k.Want, " or "))
+	case *kind.Required:
+		problems := make([]Problem, 0, len(k.Missing))
+		for _, name := range k.Missing {
+			problems = append(problems, Problem{Pointer(path, name), "is required"})
+		}
+		return problems
+	case *kind.AdditionalProperties:
+		problems := make([]Problem, 0, len(k.Properties))
+		for _, name := range k.Properties {
+			problems = append(problems, Problem{Pointer(path, name), "is not a known member here"})
+		}
+		return problems
+	case *kind.Enum:
+		return one("is not one of the allowed values: %s", oneLine(k.Want))
+	case *kind.Const:
+		return one("is not the only allowed value: %s", oneLine(k.Want))
+	case *kind.Pattern:
+		return one("does not match the pattern %s", k.Want)
+	case *kind.Format:
+		return one("is not a valid %s", k.Want)
+	case *kind.MinLength:
+		return one("has %d characters, at least %d are needed", k.Got, k.Want)
+	case *kind.MaxLength:
+		return one("has %d characters, at most %d are allowed", k.Got, k.Want)
+	case *kind.MinItems:
+		return one("has %d items, at least %d are needed", k.Got, k.Want)
+	case *kind.MaxItems:
+		return one("has %d items, at most %d are allowed", k.Got, k.Want)
+	case *kind.MinProperties:
+		return one("has %d members, at least %d are needed", k.Got, k.Want)
+	case *kind.MaxProperties:
+		return one("has %d members, at most %d are allowed", k.Got, k.Want)
+	case *kind.Minimum:
+		number, _ := k.Want.Float64()
+		return one("is too small, the least allowed is %v", number)
+	case *kind.Maximum:
+		number, _ := k.Want.Float64()
+		return one("is too large, the most allowed is %v", number)
+	case *kind.ExclusiveMinimum:
+		number, _ := k.Want.Float64()
+		return one("is too small, it must be more than %v", number)
+	case *kind.ExclusiveMaximum:
+		number, _ := k.Want.Float64()
+		return one("is too large, it must be less than %v", number)
+	case *kind.MultipleOf:
+		number, _ := k.Want.Float64()
+		return one("is not a multiple of %v", number)
+	case *kind.UniqueItems:
+		return one("items %d and %d are equal, all must differ", k.Duplicates[0], k.Duplicates[1])
+	case *kind.FalseSchema:
+		return one("is not allowed here")
+	case *kind.PropertyNames, *kind.Not, *kind.Contains, *kind.MinContains, *kind.MaxContains,
+		*kind.DependentRequired, *kind.Dependency, *kind.AdditionalItems:
+		return one("%s", plain(k))
+	default:
+		return one("does not match the schema (%s)", strings.Join(k.KeywordPath(), "/"))
+	}
+}
+
+// plain words an error kind by its keyword: its own text could hold a value.
+func plain(k jsonschema.ErrorKind) string {
+	switch k := k.(type) {
+	case *kind.DependentRequired:
+		return fmt.Sprintf("needs %s beside %s", strings.Join(k.Missing, ", "), k.Prop)
+	case *kind.Dependency:
+		return fmt.Sprintf("needs %s beside %s", strings.Join(k.Missing, ", "), k.Prop)
+	case *kind.Not:
+		return "is of a form that is not allowed here"
+	case *kind.PropertyNames:
+		return "has a member whose name is not allowed"
+	case *kind.Contains, *kind.MinContains, *kind.MaxContains:
+		return "does not hold the items that it must hold"
+	default:
+		return k.LocalizedString(message.NewPrinter(language.English))
+	}
+}
+
+func oneLine(value any) string {
+	const longest = 500
+	text, err := Canonical(value)
+	if err != nil || len(text) > longest {
+		return "see the schema"
+	}
+	return string(text)
+}

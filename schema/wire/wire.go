@@ -1,0 +1,196 @@
+package wire
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"slipway.dev/slipway/schema/deployment"
+)
+
+// Task queues. Slots of the nix queue are not its poll capacity: its
+// activities say NoSlot at once when all slots of their process are in use.
+const (
+	QueueMain   = "slipway"
+	QueueNix    = "slipway-nix"
+	QueueDeploy = "slipway-deploy"
+)
+
+// Workflow types, as the Web UI and the CLI show them.
+const (
+	WorkflowSubmit      = "Submit"
+	WorkflowPreview     = "Preview"
+	WorkflowDestroy     = "Destroy"
+	WorkflowSchemaBuild = "SchemaBuild"
+)
+
+// Updates.
+const (
+	// UpdateSubmit checks, evaluates and records. Argument SubmitRequest,
+	// result SubmitAnswer.
+	UpdateSubmit = "submit"
+	// UpdateDestroy records. No argument, result DestroyAnswer.
+	UpdateDestroy = "destroy"
+	// UpdateCancel ends a queued build or asks the deployer of a running one
+	// to stop. No argument, result CancelAnswer.
+	UpdateCancel = "cancel"
+)
+
+// Search attributes.
+const (
+	AttributeDeployment = "SlipwayDeployment" // Keyword
+	AttributeBuild      = "SlipwayBuild"      // Int
+	AttributeGroup      = "SlipwayGroup"      // Keyword, namespace/name
+	AttributeLeaseKind  = "SlipwayLeaseKind"  // Keyword
+)
+
+// Types of application errors. Who receives one matches the type, never the
+// text; the text is for the caller of the API.
+const (
+	ErrorInvalidConfiguration = "InvalidConfiguration"
+	ErrorEvaluationFailed     = "EvaluationFailed"
+	ErrorIdempotencyConflict  = "IdempotencyConflict"
+	ErrorUnavailable          = "Unavailable"
+	ErrorUnknownDeployment    = "UnknownDeployment"
+	ErrorBuildEnded           = "BuildEnded"
+	ErrorBuildFailed          = "BuildFailed"
+	ErrorSourceFailed         = "SourceFailed"
+	// ErrorFenceHeld: a deployer may still run; ask again later.
+	ErrorFenceHeld = "FenceHeld"
+)
+
+// SubmitInput starts a Submit workflow.
+type SubmitInput struct {
+	Deployment string `json:"deployment"`
+	// Request is what makes the submit unique for its deployment: the hash of
+	// the idempotency key, or a UUID.
+	Request string `json:"request"`
+}
+
+// SubmitRequest is the argument of the update submit.
+type SubmitRequest struct {
+	// Snapshot is the store path of the module source whose schema accepted
+	// the configuration; the build deploys that one.
+	Snapshot string `json:"snapshot"`
+	// Configuration has no secret values.
+	Configuration json.RawMessage `json:"configuration"`
+}
+
+// SubmitAnswer says which build a submit became.
+type SubmitAnswer struct {
+	Build      int64                 `json:"build"`
+	Evaluation deployment.Evaluation `json:"evaluation"`
+}
+
+// PreviewInput starts a Preview workflow.
+type PreviewInput struct {
+	Deployment    string          `json:"deployment"`
+	Snapshot      string          `json:"snapshot"`
+	Configuration json.RawMessage `json:"configuration"`
+}
+
+// DestroyInput starts a Destroy workflow.
+type DestroyInput struct {
+	Deployment string `json:"deployment"`
+	Request    string `json:"request"`
+}
+
+// DestroyAnswer says which build a destroy became, or that nothing is up.
+type DestroyAnswer struct {
+	Build int64 `json:"build,omitempty"`
+	Idle  bool  `json:"idle,omitempty"`
+}
+
+// CancelAnswer is the status of the build after a cancel.
+type CancelAnswer struct {
+	Status deployment.Status `json:"status"`
+}
+
+// BuildResult is the result of a Submit and of a Destroy workflow.
+type BuildResult struct {
+	// Outcome is the final status of the build, or "refused", "idle" or
+	// "no request" where there is none.
+	Outcome string `json:"outcome"`
+	Build   int64  `json:"build,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+}
+
+// Evaluated is what an evaluation of a configuration gave. The result itself
+// is a row of the evaluation cache under Key.
+type Evaluated struct {
+	Key string `json:"key,omitempty"`
+	// NoSlot: every slot of the process was in use; nothing was evaluated.
+	NoSlot bool `json:"noSlot,omitempty"`
+	// Missing: asked from the cache alone, and it has none.
+	Missing bool `json:"missing,omitempty"`
+	// Refusal: the configuration does not evaluate.
+	Refusal *Refusal `json:"refusal,omitempty"`
+}
+
+// Refusal is why a configuration does not evaluate.
+type Refusal struct {
+	// Type is ErrorInvalidConfiguration or ErrorEvaluationFailed.
+	Type    string `json:"type"`
+	Message string `json:"message"`
+}
+
+// SchemaBuildInput starts a SchemaBuild workflow.
+type SchemaBuildInput struct {
+	Snapshot string `json:"snapshot"`
+	Entry    string `json:"entry"`
+}
+
+// SubmitID is the ID of the workflow of one submit.
+func SubmitID(deployment, request string) string { return id("submit", deployment, request) }
+
+// PreviewID is the ID of the workflow of one preview.
+func PreviewID(request string) string { return id("preview", request) }
+
+// DestroyID is the ID of the workflow of one destroy.
+func DestroyID(deployment, request string) string { return id("destroy", deployment, request) }
+
+// SchemaBuildID is the ID of the workflow that builds the schema of a
+// snapshot, given as its store path.
+func SchemaBuildID(snapshot string) string {
+	return id("schema", snapshot[strings.LastIndexByte(snapshot, '/')+1:])
+}
+
+// HashRequest makes a request part of an idempotency key, which may be any
+// text.
+func HashRequest(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return hex.EncodeToString(sum[:])
+}
+
+// maxID is the longest workflow ID that is written in full, in bytes. The
+// limit of Temporal is 1,000; the Web UI shows this much of one.
+const maxID = 200
+
+// id joins the parts with slashes. A part outside [A-Za-z0-9._-] is
+// percent-encoded, so that an ID has as many slashes as it has parts. A longer
+// one is cut and ends in the SHA-256 of the whole.
+func id(parts ...string) string {
+	var b strings.Builder
+	for i, part := range parts {
+		if i > 0 {
+			b.WriteByte('/')
+		}
+		for j := range len(part) {
+			c := part[j]
+			switch {
+			case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '.', c == '_', c == '-':
+				b.WriteByte(c)
+			default:
+				fmt.Fprintf(&b, "%%%02X", c)
+			}
+		}
+	}
+	full := b.String()
+	if len(full) <= maxID {
+		return full
+	}
+	sum := sha256.Sum256([]byte(full))
+	return full[:maxID-2*sha256.Size-1] + "~" + hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,110 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+	"go.uber.org/zap"
+
+	"slipway.dev/slipway/activities/deployer"
+	"slipway.dev/slipway/activities/nix"
+	"slipway.dev/slipway/activities/store"
+	"slipway.dev/slipway/schema/wire"
+	"slipway.dev/slipway/workflows"
+)
+
+const (
+	// waitingBuilds is how many builds of a process may wait for their turn.
+	waitingBuilds = 5000
+	// unslotted is how many evaluations beyond the slots may be told at once
+	// that there is no slot.
+	unslotted = 500
+	// heartbeatThrottle lets heartbeats through as often as activities send
+	// them, so that a cancel reaches a deployer within a second.
+	heartbeatThrottle = time.Second
+	// startRetry is how often a worker tries to reach Temporal.
+	startRetry = 2 * time.Second
+)
+
+// Activities are all that the workflows call.
+type Activities struct {
+	Store    *store.Activities
+	Nix      *nix.Activities
+	Deployer *deployer.Activities
+}
+
+// Config is what a worker needs.
+type Config struct {
+	Client     client.Client
+	Activities Activities
+	// DeploySlots is how many deployers run at once.
+	DeploySlots int
+	// StopTimeout is how long a worker that stops waits for its activities.
+	StopTimeout time.Duration
+	Log         *zap.Logger
+}
+
+// Run polls the task queues until ctx ends; then it takes no more tasks and
+// waits for the activities that run. It waits for a Temporal that is away.
+func Run(ctx context.Context, c Config) error {
+	failed := make(chan error, 3)
+	options := worker.Options{
+		MaxConcurrentActivityExecutionSize:      waitingBuilds,
+		MaxConcurrentLocalActivityExecutionSize: 200,
+		MaxHeartbeatThrottleInterval:            heartbeatThrottle,
+		DefaultHeartbeatThrottleInterval:        heartbeatThrottle,
+		WorkerStopTimeout:                       c.StopTimeout,
+		OnFatalError:                            func(err error) { failed <- err },
+	}
+	main := worker.New(c.Client, wire.QueueMain, options)
+	main.RegisterWorkflowWithOptions(workflows.Submit, workflow.RegisterOptions{Name: wire.WorkflowSubmit})
+	main.RegisterWorkflowWithOptions(workflows.Preview, workflow.RegisterOptions{Name: wire.WorkflowPreview})
+	main.RegisterWorkflowWithOptions(workflows.Destroy, workflow.RegisterOptions{Name: wire.WorkflowDestroy})
+	main.RegisterWorkflowWithOptions(workflows.SchemaBuild, workflow.RegisterOptions{Name: wire.WorkflowSchemaBuild})
+	main.RegisterActivity(c.Activities.Store)
+	main.RegisterActivityWithOptions(c.Activities.Nix.CachedNames, activity.RegisterOptions{Name: "CachedNames"})
+
+	options.DisableWorkflowWorker = true
+	options.MaxConcurrentActivityExecutionSize = c.Activities.Nix.Evaluator.Slots() + unslotted
+	evaluations := worker.New(c.Client, wire.QueueNix, options)
+	evaluations.RegisterActivity(c.Activities.Nix)
+
+	options.MaxConcurrentActivityExecutionSize = c.DeploySlots
+	deploys := worker.New(c.Client, wire.QueueDeploy, options)
+	deploys.RegisterActivity(c.Activities.Deployer)
+
+	for _, w := range []worker.Worker{deploys, evaluations, main} {
+		if err := start(ctx, w, c.Log); err != nil {
+			return err
+		}
+		defer w.Stop()
+	}
+	c.Log.Info("worker polls", zap.Int("evaluationSlots", c.Activities.Nix.Evaluator.Slots()), zap.Int("deploySlots", c.DeploySlots))
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-failed:
+		return fmt.Errorf("worker: %w", err)
+	}
+}
+
+func start(ctx context.Context, w worker.Worker, log *zap.Logger) error {
+	for {
+		err := w.Start()
+		if err == nil {
+			return nil
+		}
+		log.Warn("worker waits for Temporal", zap.Error(err))
+		select {
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		case <-time.After(startRetry):
+		}
+	}
+}

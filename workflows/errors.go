@@ -1,0 +1,30 @@
+package workflows
+
+import (
+	"errors"
+
+	"go.temporal.io/sdk/temporal"
+
+	"slipway.dev/slipway/schema/wire"
+)
+
+// passedOn reports whether the type of an application error is for the caller
+// of an update.
+func passedOn(errorType string) bool {
+	switch errorType {
+	case wire.ErrorIdempotencyConflict, wire.ErrorUnknownDeployment:
+		return true
+	default:
+		return false
+	}
+}
+
+// forCaller is the answer to the caller of an update when a step failed: the
+// application error of the step where its type is the caller's business, else
+// wire.ErrorUnavailable.
+func forCaller(err error) error {
+	if application, ok := errors.AsType[*temporal.ApplicationError](err); ok && passedOn(application.Type()) {
+		return temporal.NewNonRetryableApplicationError(application.Message(), application.Type(), nil)
+	}
+	return temporal.NewNonRetryableApplicationError(err.Error(), wire.ErrorUnavailable, err)
+}

@@ -1,0 +1,139 @@
+package workflows
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"slipway.dev/slipway/schema/wire"
+)
+
+// firstUpdate is how long a run waits for the update that it was started for.
+// They come together, so it waits only for a client that broke the contract.
+const firstUpdate = time.Minute
+
+// onRequest is for steps that a caller of the API waits for. Tries end within
+// the 10 s of a workflow task, so that a database that is away becomes a 503
+// instead of a request that hangs.
+func onRequest(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
+		StartToCloseTimeout:    3 * time.Second,
+		ScheduleToCloseTimeout: 7 * time.Second,
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval:    100 * time.Millisecond,
+			BackoffCoefficient: 2,
+			MaximumInterval:    time.Second,
+			MaximumAttempts:    5,
+		},
+		Summary: summary,
+	})
+}
+
+// atOnce is for the first try of a step that lasting repeats: one try without
+// a round trip, since it nearly always succeeds.
+func atOnce(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
+		StartToCloseTimeout: 3 * time.Second,
+		RetryPolicy:         &temporal.RetryPolicy{MaximumAttempts: 1},
+		Summary:             summary,
+	})
+}
+
+// lasting is for steps that nobody waits for and that must happen. They are
+// tried for as long as an operator may need to bring a database back, over a
+// weekend included.
+func lasting(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue:              wire.QueueMain,
+		StartToCloseTimeout:    10 * time.Second,
+		ScheduleToCloseTimeout: 7 * 24 * time.Hour,
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval:    500 * time.Millisecond,
+			BackoffCoefficient: 2,
+			MaximumInterval:    10 * time.Second,
+		},
+		Summary: summary,
+	})
+}
+
+// waiting is for the wait for a turn: an older build may take a day, and a
+// worker that dies meanwhile is noticed by its heartbeats (one every 10 s at
+// least).
+func waiting(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue:           wire.QueueMain,
+		StartToCloseTimeout: 7 * 24 * time.Hour,
+		HeartbeatTimeout:    25 * time.Second,
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval:    500 * time.Millisecond,
+			BackoffCoefficient: 2,
+			MaximumInterval:    10 * time.Second,
+		},
+		Summary: summary,
+	})
+}
+
+// evaluating is for an evaluation that a caller waits for. The evaluator has
+// the real limits, of time and of memory; these only notice a worker that died
+// (heartbeats come every second) or that is not there. A second try may be the
+// one that the next worker needs after a restart, a third would only delay the
+// answer.
+func evaluating(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue:              wire.QueueNix,
+		ScheduleToStartTimeout: 20 * time.Second,
+		StartToCloseTimeout:    15 * time.Minute,
+		HeartbeatTimeout:       5 * time.Second,
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval: 200 * time.Millisecond,
+			MaximumAttempts: 2,
+		},
+		Summary: summary,
+	})
+}
+
+// buildingSchema is for the evaluation of a new snapshot, which waits for a
+// slot, and for building its deployer. Nobody waits for it; the keeper of the
+// source starts it again when it fails.
+func buildingSchema(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue:              wire.QueueNix,
+		ScheduleToCloseTimeout: time.Hour,
+		StartToCloseTimeout:    time.Hour,
+		HeartbeatTimeout:       5 * time.Second,
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval:    time.Second,
+			BackoffCoefficient: 2,
+			MaximumInterval:    30 * time.Second,
+		},
+		Summary: summary,
+	})
+}
+
+// deployTries: a deploy runs once, an operator or a front-end submits again.
+// destroyTries: a destroy is safe to repeat, so it outlives two lost workers.
+const (
+	deployTries  = 1
+	destroyTries = 3
+)
+
+// deploying is for the deployer. It may wait for a slot for a week and run for
+// a day. Heartbeats come every second; a worker that is silent for 10 s is
+// taken for dead, and the fence of the build makes sure of it. A cancelled
+// deployer is waited for.
+func deploying(ctx workflow.Context, tries int32, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue:              wire.QueueDeploy,
+		ScheduleToCloseTimeout: 8 * 24 * time.Hour,
+		StartToCloseTimeout:    24 * time.Hour,
+		HeartbeatTimeout:       10 * time.Second,
+		WaitForCancellation:    true,
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval: time.Second,
+			MaximumInterval: 20 * time.Second,
+			MaximumAttempts: tries,
+		},
+		Summary: summary,
+	})
+}
