@@ -51,7 +51,7 @@ func (k *Keeper) Run(ctx context.Context) {
 	var seen string // fingerprint of the source that was dealt with
 	var failed time.Time
 	for {
-		fingerprint, err := nix.Fingerprint(k.Source)
+		fingerprint, err := k.Evaluator.Fingerprint(k.Source)
 		if err != nil {
 			fingerprint = err.Error()
 		}
@@ -76,13 +76,9 @@ func (k *Keeper) Run(ctx context.Context) {
 // keep takes a snapshot of the source and has it evaluated, unless that was
 // done before.
 func (k *Keeper) keep(ctx context.Context) error {
-	snapshot, err := k.Evaluator.Snapshot(ctx, k.Source, filepath.Join(k.Roots, "snapshots"))
-	var failure *nix.Failure
-	if errors.As(err, &failure) {
-		return errors.Join(err, k.Sources.SourceProblem(ctx, failure.Error()))
-	}
+	snapshot, err := k.Evaluator.Snapshot(ctx, k.Source, filepath.Join(k.Roots, "newest"))
 	if err != nil {
-		return err
+		return errors.Join(err, k.Sources.SourceProblem(ctx, err.Error()))
 	}
 	deployer, err := k.Sources.Deployer(ctx, snapshot)
 	if err != nil {
@@ -109,7 +105,6 @@ func (k *Keeper) keep(ctx context.Context) error {
 
 // isSourceFailure reports whether only a change of the source can help.
 func isSourceFailure(err error) bool {
-	var failure *nix.Failure
 	var application *temporal.ApplicationError
-	return errors.As(err, &failure) || errors.As(err, &application) && application.Type() == wire.ErrorSourceFailed
+	return nix.IsSourceFailure(err) || errors.As(err, &application) && application.Type() == wire.ErrorSourceFailed
 }

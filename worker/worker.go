@@ -43,8 +43,9 @@ type Activities struct {
 type Config struct {
 	Client     client.Client
 	Activities Activities
-	// DeploySlots is how many deployers run at once.
-	DeploySlots int
+	// EvaluationSlots is how many evaluations run at once, DeploySlots how many
+	// deployers.
+	EvaluationSlots, DeploySlots int
 	// StopTimeout is how long a worker that stops waits for its activities.
 	StopTimeout time.Duration
 	Log         *zap.Logger
@@ -71,7 +72,7 @@ func Run(ctx context.Context, c Config) error {
 	main.RegisterActivityWithOptions(c.Activities.Nix.CachedNames, activity.RegisterOptions{Name: "CachedNames"})
 
 	options.DisableWorkflowWorker = true
-	options.MaxConcurrentActivityExecutionSize = c.Activities.Nix.Evaluator.Slots() + unslotted
+	options.MaxConcurrentActivityExecutionSize = c.EvaluationSlots + unslotted
 	evaluations := worker.New(c.Client, wire.QueueNix, options)
 	evaluations.RegisterActivity(c.Activities.Nix)
 
@@ -85,7 +86,7 @@ func Run(ctx context.Context, c Config) error {
 		}
 		defer w.Stop()
 	}
-	c.Log.Info("worker polls", zap.Int("evaluationSlots", c.Activities.Nix.Evaluator.Slots()), zap.Int("deploySlots", c.DeploySlots))
+	c.Log.Info("worker polls", zap.Int("evaluationSlots", c.EvaluationSlots), zap.Int("deploySlots", c.DeploySlots))
 	select {
 	case <-ctx.Done():
 		return nil

@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"fmt"
+	"strings"
 
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
@@ -50,8 +51,8 @@ func (b *build) awaitTurn(ctx workflow.Context) (store.Turn, error) {
 	var turn store.Turn
 	b.details(ctx, "takes its turn")
 	err := workflow.ExecuteLocalActivity(atOnce(ctx, "take the turn"), a.TakeTurn, b.ref).Get(ctx, &turn)
-	if err == nil && turn != store.TurnWait {
-		return turn, nil
+	if temporal.IsCanceledError(err) || err == nil && turn != store.TurnWait {
+		return turn, err
 	}
 	b.details(ctx, "waits until the older builds of the deployment have ended")
 	err = workflow.ExecuteActivity(waiting(ctx, "wait for the turn of build "+b.number()), a.AwaitTurn, b.ref).Get(ctx, &turn)
@@ -92,12 +93,12 @@ func (b *build) finish(ctx workflow.Context, otherwise store.End) (wire.BuildRes
 	defer release()
 	in := store.FinishInput{Ref: b.ref, Otherwise: otherwise}
 	if err := workflow.ExecuteLocalActivity(atOnce(ctx, "finish the build"), a.Finish, in).Get(ctx, &ended); err != nil {
-		b.details(ctx, "waits to be finished: "+err.Error())
+		b.details(ctx, "waits to be finished: "+reason(err))
 		if err := workflow.ExecuteActivity(lasting(ctx, "finish build "+b.number()), a.Finish, in).Get(ctx, &ended); err != nil {
 			return wire.BuildResult{}, err
 		}
 	}
-	b.details(ctx, string(ended.Status)+" "+ended.Reason)
+	b.details(ctx, strings.TrimSpace(string(ended.Status)+" "+ended.Reason))
 	result := wire.BuildResult{Outcome: string(ended.Status), Build: b.ref.Build, Reason: ended.Reason}
 	switch {
 	case ended.Status == deployment.StatusFailed:
@@ -131,7 +132,10 @@ func (b *build) cancel(ctx workflow.Context) (wire.CancelAnswer, error) {
 	if b.ref.Build == 0 {
 		return wire.CancelAnswer{}, temporal.NewNonRetryableApplicationError("there is no build to cancel yet", wire.ErrorUnavailable, nil)
 	}
-	err := workflow.ExecuteLocalActivity(onRequest(ctx, "cancel the build"), a.Cancel, b.ref).Get(ctx, &status)
+	// An operator may have cancelled the workflow too; the caller is answered.
+	disconnected, release := workflow.NewDisconnectedContext(ctx)
+	defer release()
+	err := workflow.ExecuteLocalActivity(onRequest(disconnected, "cancel the build"), a.Cancel, b.ref).Get(disconnected, &status)
 	if err != nil {
 		return wire.CancelAnswer{}, forCaller(err)
 	}

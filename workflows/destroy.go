@@ -55,8 +55,9 @@ func (d *destroy) run(ctx workflow.Context) (wire.BuildResult, error) {
 	var result wire.BuildResult
 	switch {
 	case d.refusal != nil:
-		result = wire.BuildResult{Outcome: "refused", Reason: d.refusal.Error()}
+		result = wire.BuildResult{Outcome: "refused", Reason: reason(d.refusal)}
 		workflow.SetCurrentDetails(ctx, "Destroy of `"+d.in.Deployment+"` refused: "+result.Reason)
+		err = ctx.Err() // an operator may have cancelled it
 	case d.answer.Idle:
 		result = wire.BuildResult{Outcome: "idle", Reason: "nothing was up"}
 		workflow.SetCurrentDetails(ctx, "`"+d.in.Deployment+"` is idle already.")

@@ -26,5 +26,17 @@ func forCaller(err error) error {
 	if application, ok := errors.AsType[*temporal.ApplicationError](err); ok && passedOn(application.Type()) {
 		return temporal.NewNonRetryableApplicationError(application.Message(), application.Type(), nil)
 	}
-	return temporal.NewNonRetryableApplicationError(err.Error(), wire.ErrorUnavailable, err)
+	return temporal.NewNonRetryableApplicationError(reason(err), wire.ErrorUnavailable, err)
+}
+
+// reason is what the error of a step or of an update says to a person, without
+// what Temporal wraps around it.
+func reason(err error) string {
+	if application, ok := errors.AsType[*temporal.ApplicationError](err); ok {
+		return application.Message()
+	}
+	if step, ok := errors.AsType[*temporal.ActivityError](err); ok {
+		return step.Unwrap().Error()
+	}
+	return err.Error()
 }

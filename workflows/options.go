@@ -6,6 +6,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"slipway.dev/slipway/schema/deployment"
 	"slipway.dev/slipway/schema/wire"
 )
 
@@ -57,14 +58,15 @@ func lasting(ctx workflow.Context, summary string) workflow.Context {
 	})
 }
 
-// waiting is for the wait for a turn: an older build may take a day, and a
-// worker that dies meanwhile is noticed by its heartbeats (one every 10 s at
-// least).
+// waiting is for the wait for a turn: the older builds, a deploy and a destroy
+// at most, may each wait for a slot for a week and run for a day. A worker that
+// dies meanwhile is noticed by its heartbeats (one every 10 s at least).
 func waiting(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		TaskQueue:           wire.QueueMain,
-		StartToCloseTimeout: 7 * 24 * time.Hour,
-		HeartbeatTimeout:    25 * time.Second,
+		TaskQueue:              wire.QueueMain,
+		ScheduleToCloseTimeout: 30 * 24 * time.Hour,
+		StartToCloseTimeout:    7 * 24 * time.Hour,
+		HeartbeatTimeout:       25 * time.Second,
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval:    500 * time.Millisecond,
 			BackoffCoefficient: 2,
@@ -120,8 +122,9 @@ const (
 
 // deploying is for the deployer. It may wait for a slot for a week and run for
 // a day. Heartbeats come every second; a worker that is silent for 10 s is
-// taken for dead, and the fence of the build makes sure of it. A cancelled
-// deployer is waited for.
+// taken for dead, and the fence of the build makes sure of it. The next try
+// waits until that fence has lapsed: a try that meets it is the last one. A
+// cancelled deployer is waited for.
 func deploying(ctx workflow.Context, tries int32, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue:              wire.QueueDeploy,
@@ -130,9 +133,9 @@ func deploying(ctx workflow.Context, tries int32, summary string) workflow.Conte
 		HeartbeatTimeout:       10 * time.Second,
 		WaitForCancellation:    true,
 		RetryPolicy: &temporal.RetryPolicy{
-			InitialInterval: time.Second,
-			MaximumInterval: 20 * time.Second,
-			MaximumAttempts: tries,
+			InitialInterval:    deployment.FenceLife,
+			BackoffCoefficient: 1,
+			MaximumAttempts:    tries,
 		},
 		Summary: summary,
 	})

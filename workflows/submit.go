@@ -31,12 +31,11 @@ type submit struct {
 	in    wire.SubmitInput
 	build build
 
-	// configuration is that of the first update; nil before it came.
-	configuration json.RawMessage
-	// decided: the first update has its answer or refusal.
-	decided bool
-	answer  wire.SubmitAnswer
-	refusal error
+	asked         bool            // the first update came
+	configuration json.RawMessage // with this
+	decided       bool            // and has its answer or refusal
+	answer        wire.SubmitAnswer
+	refusal       error
 }
 
 func (s *submit) setup(ctx workflow.Context) error {
@@ -48,7 +47,7 @@ func (s *submit) setup(ctx workflow.Context) error {
 }
 
 func (s *submit) run(ctx workflow.Context) (wire.BuildResult, error) {
-	asked, err := workflow.AwaitWithTimeout(ctx, firstUpdate, func() bool { return s.configuration != nil })
+	asked, err := workflow.AwaitWithTimeout(ctx, firstUpdate, func() bool { return s.asked })
 	if err != nil {
 		return wire.BuildResult{}, err
 	}
@@ -63,10 +62,11 @@ func (s *submit) run(ctx workflow.Context) (wire.BuildResult, error) {
 	}
 	result := wire.BuildResult{Outcome: "refused"}
 	if s.refusal != nil {
-		result.Reason = s.refusal.Error()
+		result.Reason = reason(s.refusal)
 		workflow.SetCurrentDetails(ctx, "Submit of `"+s.in.Deployment+"` refused: "+result.Reason)
-	} else if result, err = s.build.run(ctx); err != nil {
-		result = wire.BuildResult{}
+		err = ctx.Err() // an operator may have cancelled it
+	} else {
+		result, err = s.build.run(ctx)
 	}
 	if err := workflow.Await(disconnected, func() bool { return workflow.AllHandlersFinished(ctx) }); err != nil {
 		return result, err
@@ -77,8 +77,8 @@ func (s *submit) run(ctx workflow.Context) (wire.BuildResult, error) {
 // submit is the update. A second one of the same run waits for the answer of
 // the first and gets the same.
 func (s *submit) submit(ctx workflow.Context, request wire.SubmitRequest) (wire.SubmitAnswer, error) {
-	if s.configuration == nil {
-		s.configuration = request.Configuration
+	if !s.asked {
+		s.asked, s.configuration = true, request.Configuration
 		s.answer, s.refusal = s.decide(ctx, request)
 		s.decided = true
 		return s.answer, s.refusal

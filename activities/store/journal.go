@@ -2,11 +2,9 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"slipway.dev/slipway/schema/deployment"
 )
@@ -18,10 +16,11 @@ import (
 // for the build. It returns deployment.ErrAlreadyRan where a deploy was
 // started before or a deployer succeeded, and deployment.ErrFenced while
 // another fence is alive, or when the build does not run (any more) or is to
-// be cancelled.
-func (s *Store) AcquireFence(ctx context.Context, ref deployment.Ref, fence uuid.UUID) error {
+// be cancelled. logged is the length in bytes of the log that earlier tries of
+// the build left.
+func (s *Store) AcquireFence(ctx context.Context, ref deployment.Ref, fence uuid.UUID) (logged int64, err error) {
 	var held, ran bool
-	err := s.pool.QueryRow(ctx, `
+	err = s.pool.QueryRow(ctx, `
 		WITH before AS (
 			SELECT coalesce(fence <> $3 AND fence_until > clock_timestamp(), false) OR status <> 'running'
 			           OR cancel_requested_at IS NOT NULL AS held,
@@ -33,16 +32,18 @@ func (s *Store) AcquireFence(ctx context.Context, ref deployment.Ref, fence uuid
 			                  exit_code = NULL, exit_reason = NULL, exit_cancelled = NULL
 			WHERE deployment_id = $1 AND number = $2 AND (SELECT NOT held AND NOT ran FROM before)
 		)
-		SELECT held, ran FROM before`, ref.Deployment, ref.Build, fence, deployment.FenceLife).Scan(&held, &ran)
+		SELECT held, ran, coalesce((SELECT start + length(data) FROM build_log
+		                            WHERE deployment_id = $1 AND number = $2 ORDER BY start DESC LIMIT 1), 0)
+		FROM before`, ref.Deployment, ref.Build, fence, deployment.FenceLife).Scan(&held, &ran, &logged)
 	switch {
 	case err != nil:
-		return fmt.Errorf("take the fence of %s: %w", ref, orUnknown(err))
+		return 0, fmt.Errorf("take the fence of %s: %w", ref, orUnknown(err))
 	case ran:
-		return deployment.ErrAlreadyRan
+		return 0, deployment.ErrAlreadyRan
 	case held:
-		return deployment.ErrFenced
+		return 0, deployment.ErrFenced
 	}
-	return nil
+	return logged, nil
 }
 
 // RenewFence gives the holder of fence another deployment.FenceLife. It
@@ -97,24 +98,4 @@ func (s *Store) StageExit(ctx context.Context, ref deployment.Ref, fence uuid.UU
 		return deployment.ErrFenced
 	}
 	return nil
-}
-
-// StageNothing notes the success of a destroy that has nothing to haul out,
-// with a line of log that says so.
-func (s *Store) StageNothing(ctx context.Context, ref deployment.Ref) error {
-	const line = "Nothing to haul out: no deployer has touched this deployment.\n"
-	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, `
-			UPDATE builds SET exit_code = 0, exit_reason = '', exit_cancelled = false
-			WHERE deployment_id = $1 AND number = $2 AND action = 'destroy' AND status = 'running'`, ref.Deployment, ref.Build)
-		if err != nil {
-			return fmt.Errorf("stage the exit of %s: %w", ref, err)
-		}
-		if tag.RowsAffected() == 0 {
-			return errors.New("stage the exit of " + ref.String() + ": the build does not run")
-		}
-		_, err = tx.Exec(ctx, `INSERT INTO build_log (deployment_id, number, start, data) VALUES ($1, $2, 0, $3) ON CONFLICT DO NOTHING`,
-			ref.Deployment, ref.Build, []byte(line))
-		return err
-	})
 }

@@ -104,10 +104,16 @@ func run(t *testing.T, s *store.Store, id string, build int64, code int) {
 	_, err := s.Job(t.Context(), ref)
 	require.NoError(t, err)
 	fence := uuid.New()
-	require.NoError(t, s.AcquireFence(t.Context(), ref, fence))
+	require.NoError(t, acquire(t, s, ref, fence))
 	require.NoError(t, s.StageExit(t.Context(), ref, fence, deployment.Exit{Code: code, Reason: map[bool]string{false: "it broke"}[code == 0]}))
 	_, err = s.Finish(t.Context(), ref, store.End{Reason: "no exit"})
 	require.NoError(t, err)
+}
+
+func acquire(t *testing.T, s *store.Store, ref deployment.Ref, fence uuid.UUID) error {
+	t.Helper()
+	_, err := s.AcquireFence(t.Context(), ref, fence)
+	return err
 }
 
 func state(t *testing.T, s *store.Store, id string) string {
@@ -164,7 +170,7 @@ func TestCancelledWhileRunningIsFailed(t *testing.T) {
 	status, err := s.Cancel(t.Context(), ref)
 	require.NoError(t, err)
 	require.Equal(t, deployment.StatusRunning, status)
-	require.ErrorIs(t, s.AcquireFence(t.Context(), ref, uuid.New()), deployment.ErrFenced, "no deployer starts any more")
+	require.ErrorIs(t, acquire(t, s, ref, uuid.New()), deployment.ErrFenced, "no deployer starts any more")
 	_, err = s.Finish(t.Context(), ref, store.End{Cancelled: true, Reason: "cancelled"})
 	require.NoError(t, err)
 	require.Equal(t, "failed live=-", state(t, s, "d"))
@@ -235,11 +241,11 @@ func TestFence(t *testing.T) {
 	s := database(t)
 	ref := deployment.Ref{Deployment: "d", Build: submit(t, s, "d")}
 	mine, other := uuid.New(), uuid.New()
-	require.ErrorIs(t, s.AcquireFence(t.Context(), ref, mine), deployment.ErrFenced, "it is queued")
+	require.ErrorIs(t, acquire(t, s, ref, mine), deployment.ErrFenced, "it is queued")
 	take(t, s, "d", ref.Build)
-	require.NoError(t, s.AcquireFence(t.Context(), ref, mine))
-	require.NoError(t, s.AcquireFence(t.Context(), ref, mine), "after a lost answer")
-	require.ErrorIs(t, s.AcquireFence(t.Context(), ref, other), deployment.ErrAlreadyRan)
+	require.NoError(t, acquire(t, s, ref, mine))
+	require.NoError(t, acquire(t, s, ref, mine), "after a lost answer")
+	require.ErrorIs(t, acquire(t, s, ref, other), deployment.ErrAlreadyRan)
 	require.ErrorIs(t, s.RenewFence(t.Context(), ref, other), deployment.ErrFenced)
 	require.NoError(t, s.RenewFence(t.Context(), ref, mine))
 
@@ -271,14 +277,14 @@ func TestDestroyMayRunAgainUntilItSucceeded(t *testing.T) {
 	ref := deployment.Ref{Deployment: "d", Build: destroy(t, s, "d").Build}
 	take(t, s, "d", ref.Build)
 	lost, next := uuid.New(), uuid.New()
-	require.NoError(t, s.AcquireFence(t.Context(), ref, lost))
-	require.ErrorIs(t, s.AcquireFence(t.Context(), ref, next), deployment.ErrFenced)
+	require.NoError(t, acquire(t, s, ref, lost))
+	require.ErrorIs(t, acquire(t, s, ref, next), deployment.ErrFenced)
 	require.NoError(t, s.StageExit(t.Context(), ref, lost, deployment.Exit{Code: 137, Reason: "killed"}))
-	require.NoError(t, s.AcquireFence(t.Context(), ref, next))
+	require.NoError(t, acquire(t, s, ref, next))
 	_, err := s.Finish(t.Context(), ref, store.End{})
 	require.ErrorAs(t, err, new(*store.FenceHeldError), "the exit of the first try is gone")
 	require.NoError(t, s.StageExit(t.Context(), ref, next, deployment.Exit{}))
-	require.ErrorIs(t, s.AcquireFence(t.Context(), ref, uuid.New()), deployment.ErrAlreadyRan)
+	require.ErrorIs(t, acquire(t, s, ref, uuid.New()), deployment.ErrAlreadyRan)
 }
 
 func TestJobOfADestroyIsTheNewestStartedDeploy(t *testing.T) {
@@ -309,7 +315,9 @@ func TestJobOfADestroyIsTheNewestStartedDeploy(t *testing.T) {
 	require.NotZero(t, six.Build)
 	take(t, s, "d", six.Build)
 	require.True(t, job(six.Build).Nothing, "hauled out before, not started since")
-	require.NoError(t, s.StageNothing(t.Context(), deployment.Ref{Deployment: "d", Build: six.Build}))
+	fence := uuid.New()
+	require.NoError(t, acquire(t, s, deployment.Ref{Deployment: "d", Build: six.Build}, fence))
+	require.NoError(t, s.StageExit(t.Context(), deployment.Ref{Deployment: "d", Build: six.Build}, fence, deployment.Exit{}))
 	ended, err := s.Finish(t.Context(), deployment.Ref{Deployment: "d", Build: six.Build}, store.End{})
 	require.NoError(t, err)
 	require.Equal(t, deployment.StatusSucceeded, ended.Status)
@@ -320,7 +328,7 @@ func TestLogReadsFromAnyOffset(t *testing.T) {
 	ref := deployment.Ref{Deployment: "d", Build: submit(t, s, "d")}
 	take(t, s, "d", ref.Build)
 	fence := uuid.New()
-	require.NoError(t, s.AcquireFence(t.Context(), ref, fence))
+	require.NoError(t, acquire(t, s, ref, fence))
 	var whole []byte
 	for i := range 200 {
 		piece := []byte(strings.Repeat(fmt.Sprintf("line %d\n", i), i%5+1))

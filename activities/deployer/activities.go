@@ -1,0 +1,295 @@
+package deployer
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/worker"
+
+	"slipway.dev/slipway/schema/deployment"
+	"slipway.dev/slipway/schema/wire"
+)
+
+// ErrorAlreadyRan is the type of the application error of a build whose
+// deployer was started before and does not run again. What became of it is
+// staged with the build, or will not be.
+const ErrorAlreadyRan = "DeployerAlreadyRan"
+
+// heartbeat is the time between two heartbeats, and so about the time that a
+// cancel takes to arrive.
+const heartbeat = time.Second
+
+// Job is one run of a deployer.
+type Job struct {
+	Ref    deployment.Ref    `json:"ref"`
+	Action deployment.Action `json:"action"`
+	// Configuration is JSON without secret values.
+	Configuration []byte `json:"configuration"`
+	// Snapshot is the store path of the module source, Deployer the path of
+	// its realised deployer.
+	Snapshot string `json:"snapshot"`
+	Deployer string `json:"deployer"`
+	// Nothing: a destroy where no deployer ever started. It succeeds, and runs
+	// nothing.
+	Nothing bool `json:"nothing"`
+}
+
+// Jobs reads what a build runs. A destroy runs what the newest deploy that
+// started ran.
+type Jobs interface {
+	Job(ctx context.Context, ref deployment.Ref) (Job, error)
+}
+
+// Roots keeps store paths from the garbage collector, under names of the form
+// <deployment>-<build>.
+type Roots interface {
+	// Keep keeps the paths, or the store paths that they lie in, under name as
+	// well as what is there already.
+	Keep(ctx context.Context, name string, paths ...string) error
+	// Names lists the names that keep something.
+	Names(ctx context.Context) ([]string, error)
+	// Drop keeps nothing under name any more. An unknown name is no error.
+	Drop(ctx context.Context, name string) error
+}
+
+// Activities runs deployers. Its methods are activities of the queue
+// wire.QueueDeploy.
+type Activities struct {
+	Jobs  Jobs
+	Roots Roots
+	// Folder is where private working folders are made. See Clean.
+	Folder string
+	// Command starts a process that calls Supervise with its standard input
+	// and output, such as /proc/self/exe supervise.
+	Command []string
+	// Database is the URL that the supervisor opens its Journal with.
+	Database string
+	// Environment is what a deployer finds in its environment besides what the
+	// contract of module sources names; PATH and LANG can be set here too.
+	Environment map[string]string
+	Limits      Limits
+
+	// Running counts the activities that run. A worker that stops waits for
+	// it after the worker of the SDK has stopped, so that exits are staged
+	// before it, or the database beside it, ends.
+	Running sync.WaitGroup
+}
+
+// Deploy runs `<deployer> deploy` for a build that has its turn. It returns nil
+// when the exit of the deployer is staged, however it ended, and the error of
+// ctx when it was cancelled meanwhile. Application errors that are final:
+// wire.ErrorFenceHeld while another deployer may run, and ErrorAlreadyRan. After
+// any other error it may be tried again.
+func (a *Activities) Deploy(ctx context.Context, ref deployment.Ref) error {
+	return a.run(ctx, ref, deployment.ActionDeploy)
+}
+
+// Destroy is Deploy for `<deployer> destroy`, which may run several times for a
+// build: it is ErrorAlreadyRan only where the Journal has an exit already.
+func (a *Activities) Destroy(ctx context.Context, ref deployment.Ref) error {
+	return a.run(ctx, ref, deployment.ActionDestroy)
+}
+
+func (a *Activities) run(ctx context.Context, ref deployment.Ref, action deployment.Action) error {
+	a.Running.Add(1)
+	defer a.Running.Done()
+	job, err := a.Jobs.Job(ctx, ref)
+	if err != nil {
+		return fmt.Errorf("read what build %s runs: %w", ref, err)
+	}
+	if job.Action != action {
+		return temporal.NewNonRetryableApplicationError(
+			fmt.Sprintf("build %s is a %s, not a %s", ref, job.Action, action), "WrongAction", nil)
+	}
+	if !job.Nothing {
+		if err := a.Roots.Keep(ctx, rootName(ref), job.Snapshot, job.Deployer); err != nil {
+			return fmt.Errorf("keep the deployer of build %s: %w", ref, err)
+		}
+	}
+	folder, lock, err := makeFolder(a.Folder, rootName(ref))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = lock.Close() }()
+	last, err := a.supervise(ctx, lock, order{
+		Job: job, Folder: folder, Database: a.Database, Environment: a.Environment, Limits: a.Limits,
+	})
+	if err != nil {
+		// It was killed, or never started. Nothing may go on without it.
+		err = errors.Join(err, sweep(folder))
+	}
+	if err := removeFolder(folder); err != nil {
+		activity.GetLogger(ctx).Error("A working folder is left.", "Folder", folder, "Error", err)
+	}
+	if err != nil {
+		return err
+	}
+	return a.conclude(ctx, job, last)
+}
+
+// conclude says what the last report of a supervisor means for the activity.
+func (a *Activities) conclude(ctx context.Context, job Job, last report) error {
+	switch last.Event {
+	case eventStaged:
+		if job.Action == deployment.ActionDestroy && last.Code == 0 {
+			a.dropRoots(ctx, job.Ref.Deployment, job.Ref.Build)
+		}
+		if stopping(ctx) {
+			return nil
+		}
+		return ctx.Err()
+	case eventFenced:
+		return temporal.NewNonRetryableApplicationError(last.Message, wire.ErrorFenceHeld, nil)
+	case eventAlreadyRan:
+		return temporal.NewNonRetryableApplicationError(last.Message, ErrorAlreadyRan, nil)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return fmt.Errorf("the deployer of build %s: %s", job.Ref, last.Message)
+}
+
+// stopping reports whether ctx ended because the worker stops.
+func stopping(ctx context.Context) bool {
+	return errors.Is(context.Cause(ctx), worker.ErrWorkerShutdown)
+}
+
+// supervise runs a supervisor to its end and returns its last report.
+func (a *Activities) supervise(ctx context.Context, lock *os.File, o order) (report, error) {
+	text, err := json.Marshal(o)
+	if err != nil {
+		return report{}, fmt.Errorf("write the order: %w", err)
+	}
+	complaints := &tail{limit: 4 << 10}
+	cmd := exec.Command(a.Command[0], a.Command[1:]...)
+	cmd.Env = []string{} // not nil, which is all of ours
+	cmd.Dir = "/"
+	cmd.Stderr = complaints
+	cmd.ExtraFiles = []*os.File{lock}
+	// What ends the worker by its group or its terminal leaves the supervisor
+	// to do its work.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return report{}, fmt.Errorf("start the supervisor: %w", err)
+	}
+	// From here on the end of this function, or of the worker, is the end of
+	// the input, and that of the deployer.
+	defer func() { _ = in.Close() }()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return report{}, fmt.Errorf("start the supervisor: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return report{}, fmt.Errorf("start the supervisor: %w", err)
+	}
+	reports := make(chan report)
+	go func() {
+		defer close(reports)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			var r report
+			if json.Unmarshal(lines.Bytes(), &r) == nil {
+				reports <- r
+			}
+		}
+	}()
+	_, sendErr := in.Write(append(text, '\n'))
+
+	last := a.follow(ctx, o.Job, in, reports)
+	waitErr := cmd.Wait()
+	if text := complaints.String(); text != "" {
+		activity.GetLogger(ctx).Warn("The supervisor complained.", "Output", text)
+	}
+	if last.Event == "" || last.Event == eventStarted {
+		return report{}, fmt.Errorf("the supervisor of build %s ended without a report (%w): %s",
+			o.Job.Ref, errors.Join(sendErr, waitErr), complaints)
+	}
+	return last, nil
+}
+
+// follow heartbeats, passes a cancel on, and returns the last report when no
+// more can come.
+func (a *Activities) follow(ctx context.Context, job Job, in io.WriteCloser, reports <-chan report) (last report) {
+	ticker := time.NewTicker(heartbeat)
+	defer ticker.Stop()
+	done := ctx.Done()
+	for {
+		select {
+		case <-ticker.C:
+			activity.RecordHeartbeat(ctx)
+		case <-done:
+			done = nil
+			if stopping(ctx) {
+				_ = in.Close() // as if the worker was gone
+			} else {
+				_, _ = io.WriteString(in, "cancel\n") // a supervisor that has ended needs none
+			}
+		case r, more := <-reports:
+			if !more {
+				return last
+			}
+			last = r
+			if r.Event == eventStarted {
+				a.dropRoots(ctx, job.Ref.Deployment, job.Ref.Build-1)
+			}
+		}
+	}
+}
+
+// dropRoots drops the roots of the builds of a deployment up to one. Roots that
+// stay cost space until the next build.
+func (a *Activities) dropRoots(ctx context.Context, deploymentID string, upTo int64) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	names, err := a.Roots.Names(ctx)
+	for _, name := range names {
+		if of, build, ok := parseRootName(name); ok && of == deploymentID && build <= upTo {
+			err = errors.Join(err, a.Roots.Drop(ctx, name))
+		}
+	}
+	if err != nil {
+		activity.GetLogger(ctx).Warn("Old GC roots are left.", "Deployment", deploymentID, "Error", err)
+	}
+}
+
+func rootName(ref deployment.Ref) string { return fmt.Sprintf("%s-%d", ref.Deployment, ref.Build) }
+
+// parseRootName is the inverse of rootName. A deployment can have hyphens, a
+// build has none.
+func parseRootName(name string) (deploymentID string, build int64, ok bool) {
+	i := strings.LastIndexByte(name, '-')
+	if i < 0 {
+		return "", 0, false
+	}
+	build, err := strconv.ParseInt(name[i+1:], 10, 64)
+	return name[:i], build, err == nil && build >= 1
+}
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	limit int
+	data  []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.data = append(t.data, p...)
+	t.data = t.data[max(0, len(t.data)-t.limit):]
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	return strings.TrimSpace(strings.ToValidUTF8(string(t.data), "\uFFFD"))
+}

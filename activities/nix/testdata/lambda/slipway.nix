@@ -1,0 +1,2 @@
+# Not an attribute set.
+{ pkgs }: { }

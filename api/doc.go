@@ -1,0 +1,38 @@
+// Package api is the deployments API: what a front-end calls over HTTP. The
+// contract is schema/openapi.yaml, served at /openapi.yaml and, readable, at
+// /docs; a test holds it against the handlers.
+//
+// A handler decodes, makes the pure checks of schema/…, does one thing through
+// a narrow interface, and encodes:
+//
+//	Reader     what the store has (reads never go through Temporal)
+//	Listener   when that changed
+//	Workflows  submit, preview, destroy and cancel, as workflows (Temporal)
+//
+// # A request
+//
+//	observe     its ID, its log line, its metrics, its panic
+//	handle      token or ticket (401), scope (403), identifier (400),
+//	            the token's deployments (403), time limit
+//	the handler media type (415), size (413), JSON and members (400), …
+//
+// A token that may not read a deployment gets 403 whether or not it exists,
+// since the store has not been asked yet.
+//
+// # Errors
+//
+// A handler returns an error and writes nothing then. fail is the one place
+// where an error becomes an answer: a *failure is for the caller, with a code
+// whose status is in one table; the types of application errors that workflows
+// return are mapped to codes in another. Everything else is a 500, logged with
+// the request ID and not told. A store or a Temporal that does not answer is
+// 503 with Retry-After: what was asked may be asked again.
+//
+// # Streams
+//
+// The channel (api/channel), a followed log and the list answer as they read.
+// Where such an answer cannot be completed, the connection is broken off, so
+// that nobody takes a part for the whole; the channel alone just ends, since
+// its clients resume. Streams end with the context of NewHandler, so a server
+// that shuts down ends that first.
+package api

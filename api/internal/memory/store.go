@@ -1,0 +1,425 @@
+package memory
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"slipway.dev/slipway/schema/deployment"
+)
+
+// Store is empty at first. Its methods may be called from several goroutines.
+type Store struct {
+	// Kept is how many events of a deployment are kept; 0 for all. Set it
+	// before use.
+	Kept int
+
+	mu          sync.Mutex
+	deployments map[string]*record
+	waiting     map[string]map[chan struct{}]struct{}
+	names       map[string]deployment.Names
+	source      deployment.Source
+	fail        error
+	failBehind  int
+	reads       map[string]int
+}
+
+type record struct {
+	created time.Time
+	builds  []*build // by number - 1
+	events  []deployment.Event
+	newest  int64
+	said    deployment.State
+}
+
+type build struct {
+	deployment.Build
+	log []byte
+}
+
+// New makes a store.
+func New() *Store {
+	return &Store{
+		deployments: map[string]*record{},
+		waiting:     map[string]map[chan struct{}]struct{}{},
+		names:       map[string]deployment.Names{},
+		reads:       map[string]int{},
+	}
+}
+
+// Fail makes every read fail with err; nil ends that.
+func (s *Store) Fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fail = err
+}
+
+// FailBehind makes a list of deployments fail after it gave so many.
+func (s *Store) FailBehind(given int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failBehind, s.fail = given, err
+}
+
+// Reads says how often a method of the Reader was called.
+func (s *Store) Reads(method string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.reads[method]
+}
+
+// SetSource sets the module source.
+func (s *Store) SetSource(source deployment.Source) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.source = source
+}
+
+// SetNames sets the result of an evaluation.
+func (s *Store) SetNames(key string, names deployment.Names) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.names[key] = names
+}
+
+// Record records a build as queued, and supersedes the queued deploys.
+func (s *Store) Record(id string, action deployment.Action, configuration string) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, ok := s.deployments[id]
+	if !ok {
+		r = &record{created: now()}
+		s.deployments[id] = r
+	}
+	var changed []*build
+	for _, b := range r.builds {
+		if b.Status == deployment.StatusQueued && b.Action == deployment.ActionDeploy {
+			b.Status, b.FinishedAt = deployment.StatusSuperseded, at(now())
+			changed = append(changed, b)
+		}
+	}
+	b := &build{Build: deployment.Build{
+		Number: int64(len(r.builds) + 1), Action: action, Status: deployment.StatusQueued, CreatedAt: now(),
+		WorkflowID: fmt.Sprintf("%s/%s/%d", action, id, len(r.builds)+1),
+	}}
+	if action == deployment.ActionDeploy {
+		b.Evaluation = deployment.EvaluationEvaluated
+		b.Nodes = []deployment.Node{{Name: "web", Names: []string{"www.example.org"}}}
+		b.Configuration = json.RawMessage(configuration)
+	}
+	r.builds = append(r.builds, b)
+	s.publish(id, append(changed, b)...)
+	return b.Number
+}
+
+// Start gives a build its turn.
+func (s *Store) Start(id string, n int64) { s.become(id, n, deployment.StatusRunning) }
+
+// End ends a build.
+func (s *Store) End(id string, n int64, status deployment.Status) { s.become(id, n, status) }
+
+// Print adds to the log of a build.
+func (s *Store) Print(id string, n int64, text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.deployments[id].builds[n-1]
+	b.log = append(b.log, text...)
+	s.signal(id)
+}
+
+// PrintAndEnd does both in one step, as it may look to who was not signalled in
+// between.
+func (s *Store) PrintAndEnd(id string, n int64, text string, status deployment.Status) {
+	s.mu.Lock()
+	b := s.deployments[id].builds[n-1]
+	b.log = append(b.log, text...)
+	s.mu.Unlock()
+	s.become(id, n, status)
+}
+
+// Change publishes a build once more, with another reason.
+func (s *Store) Change(id string, n int64, reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.deployments[id].builds[n-1]
+	b.Reason = reason
+	s.publish(id, b)
+}
+
+// SignalAll signals every subscriber, as after a reconnect.
+func (s *Store) SignalAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id := range s.waiting {
+		s.signal(id)
+	}
+}
+
+func (s *Store) become(id string, n int64, status deployment.Status) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.deployments[id].builds[n-1]
+	b.Status = status
+	if status == deployment.StatusRunning {
+		b.StartedAt = at(now())
+	} else {
+		b.FinishedAt = at(now())
+	}
+	s.publish(id, b)
+}
+
+func (s *Store) publish(id string, changed ...*build) {
+	r := s.deployments[id]
+	add := func(e deployment.Event, data any) {
+		text, err := json.Marshal(data)
+		if err != nil {
+			panic(err) // shapes of the schema
+		}
+		r.newest++
+		e.Sequence, e.Data = r.newest, text
+		r.events = append(r.events, e)
+		if s.Kept > 0 && len(r.events) > s.Kept {
+			r.events = r.events[len(r.events)-s.Kept:]
+		}
+	}
+	for _, b := range changed {
+		shown := b.Build
+		shown.Configuration = nil
+		add(deployment.Event{Kind: deployment.EventBuild, Build: b.Number, Status: b.Status}, shown)
+	}
+	if standing := r.standing(); standing.State != r.said {
+		r.said = standing.State
+		add(deployment.Event{Kind: deployment.EventState}, standing)
+	}
+	s.signal(id)
+}
+
+func (s *Store) signal(id string) {
+	for c := range s.waiting[id] {
+		select {
+		case c <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// standing is the rule of schema/deployment.
+func (r *record) standing() deployment.Standing {
+	out := deployment.Standing{State: deployment.StateIdle, Since: r.created}
+	for _, b := range r.builds {
+		switch {
+		case b.Status == deployment.StatusSucceeded && b.Action == deployment.ActionDeploy:
+			out.State, out.Live = deployment.StateActive, &b.Number
+		case b.Status == deployment.StatusSucceeded:
+			out.State, out.Live = deployment.StateIdle, nil
+		case b.Status == deployment.StatusFailed, b.Status == deployment.StatusCancelled && b.StartedAt != nil:
+			out.State = deployment.StateFailed
+		}
+	}
+	for _, b := range r.builds {
+		switch {
+		case b.Status.Ended():
+		case b.Action == deployment.ActionDeploy:
+			out.State = deployment.StateBuilding
+		default:
+			out.State = deployment.StateDestroying
+		}
+	}
+	return out
+}
+
+func (r *record) deployment(id string) deployment.Deployment {
+	d := deployment.Deployment{ID: id, Standing: r.standing()}
+	for _, b := range r.builds {
+		shown := b.Build
+		if b.Configuration != nil {
+			d.Configuration, d.Nodes = b.Configuration, b.Nodes
+		}
+		shown.Configuration = nil
+		d.LatestBuild = &shown
+	}
+	return d
+}
+
+func now() time.Time { return time.Now().UTC() }
+
+func at(t time.Time) *time.Time { return &t }
+
+// read counts a read and finds its deployment.
+func (s *Store) read(method, id string) (*record, error) {
+	s.reads[method]++
+	if s.fail != nil {
+		return nil, s.fail
+	}
+	r, ok := s.deployments[id]
+	if !ok {
+		return nil, fmt.Errorf("%s: %w", id, deployment.ErrUnknown)
+	}
+	return r, nil
+}
+
+// Subscribe is that of the API's Listener.
+func (s *Store) Subscribe(id string) (<-chan struct{}, func()) {
+	c := make(chan struct{}, 1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.waiting[id] == nil {
+		s.waiting[id] = map[chan struct{}]struct{}{}
+	}
+	s.waiting[id][c] = struct{}{}
+	return c, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.waiting[id], c)
+	}
+}
+
+// Subscribers says how many wait for changes of a deployment.
+func (s *Store) Subscribers(id string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.waiting[id])
+}
+
+// Deployment is that of the API's Reader, as are the methods below.
+func (s *Store) Deployment(_ context.Context, id string) (deployment.Deployment, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, err := s.read("Deployment", id)
+	if err != nil {
+		return deployment.Deployment{}, err
+	}
+	return r.deployment(id), nil
+}
+
+// Deployments gives those that exist.
+func (s *Store) Deployments(_ context.Context, ids []string, yield func(deployment.Deployment) error) error {
+	s.mu.Lock()
+	s.reads["Deployments"]++
+	fail, behind := s.fail, s.failBehind
+	s.mu.Unlock()
+	for i, id := range ids {
+		if fail != nil && i >= behind {
+			return fail
+		}
+		s.mu.Lock()
+		r, ok := s.deployments[id]
+		var d deployment.Deployment
+		if ok {
+			d = r.deployment(id)
+		}
+		s.mu.Unlock()
+		if !ok {
+			continue
+		}
+		if err := yield(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Builds gives the newest first.
+func (s *Store) Builds(_ context.Context, id string, limit int, before int64) ([]deployment.Build, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, err := s.read("Builds", id)
+	if err != nil {
+		return nil, err
+	}
+	var out []deployment.Build
+	for _, b := range slices.Backward(r.builds) {
+		if (before == 0 || b.Number < before) && len(out) < limit {
+			shown := b.Build
+			shown.Configuration = nil
+			out = append(out, shown)
+		}
+	}
+	return out, nil
+}
+
+// Build gives one with its configuration.
+func (s *Store) Build(_ context.Context, ref deployment.Ref) (deployment.Build, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, err := s.read("Build", ref.Deployment)
+	if err != nil {
+		return deployment.Build{}, err
+	}
+	if ref.Build < 1 || ref.Build > int64(len(r.builds)) {
+		return deployment.Build{}, fmt.Errorf("%s: %w", ref, deployment.ErrUnknown)
+	}
+	return r.builds[ref.Build-1].Build, nil
+}
+
+// Log gives a part of a log.
+func (s *Store) Log(_ context.Context, ref deployment.Ref, from int64, limit int) (deployment.LogPiece, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, err := s.read("Log", ref.Deployment)
+	if err != nil {
+		return deployment.LogPiece{}, err
+	}
+	if ref.Build < 1 || ref.Build > int64(len(r.builds)) {
+		return deployment.LogPiece{}, fmt.Errorf("%s: %w", ref, deployment.ErrUnknown)
+	}
+	b := r.builds[ref.Build-1]
+	rest := b.log[min(from, int64(len(b.log))):]
+	piece := rest[:min(limit, len(rest))]
+	return deployment.LogPiece{Data: slices.Clone(piece), Ended: b.Status.Ended() && len(piece) == len(rest)}, nil
+}
+
+// Snapshot gives a deployment and the place of its channel.
+func (s *Store) Snapshot(_ context.Context, id string) (deployment.Snapshot, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, err := s.read("Snapshot", id)
+	if err != nil {
+		return deployment.Snapshot{}, err
+	}
+	return deployment.Snapshot{Deployment: r.deployment(id), Sequence: r.newest}, nil
+}
+
+// Events gives those behind a sequence that are kept.
+func (s *Store) Events(_ context.Context, id string, after int64, limit int) (deployment.Events, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, err := s.read("Events", id)
+	if err != nil {
+		return deployment.Events{}, err
+	}
+	out := deployment.Events{Newest: r.newest}
+	if len(r.events) > 0 {
+		out.Oldest = r.events[0].Sequence
+	}
+	for _, e := range r.events {
+		if e.Sequence > after && len(out.Events) < limit {
+			out.Events = append(out.Events, e)
+		}
+	}
+	return out, nil
+}
+
+// Names gives what SetNames set.
+func (s *Store) Names(_ context.Context, key string) (deployment.Names, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	names, ok := s.names[key]
+	if s.fail != nil {
+		return names, s.fail
+	}
+	if !ok {
+		return names, deployment.ErrUnknown
+	}
+	return names, nil
+}
+
+// Source gives what SetSource set.
+func (s *Store) Source(context.Context) (deployment.Source, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.source, s.fail
+}

@@ -1,0 +1,86 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"slipway.dev/slipway/schema/deployment"
+	"slipway.dev/slipway/schema/wire"
+)
+
+// Reader reads what the store has. It returns deployment.ErrUnknown where it
+// has no such deployment or build; every other error means that the store is
+// away. Times are UTC.
+type Reader interface {
+	// Deployment reads one deployment.
+	Deployment(ctx context.Context, id string) (deployment.Deployment, error)
+	// Deployments gives those of ids that exist to yield, in the order of ids,
+	// and ends with the first error of yield.
+	Deployments(ctx context.Context, ids []string, yield func(deployment.Deployment) error) error
+	// Builds reads at most limit builds, newest first, with numbers below
+	// before (0: from the newest).
+	Builds(ctx context.Context, id string, limit int, before int64) ([]deployment.Build, error)
+	// Build reads one build with its configuration.
+	Build(ctx context.Context, ref deployment.Ref) (deployment.Build, error)
+	// Log reads at most limit bytes of a log from an offset in bytes.
+	Log(ctx context.Context, ref deployment.Ref, from int64, limit int) (deployment.LogPiece, error)
+	// Snapshot reads a deployment and the place of its channel at one moment.
+	Snapshot(ctx context.Context, id string) (deployment.Snapshot, error)
+	// Events reads at most limit events of a channel behind a sequence.
+	Events(ctx context.Context, id string, after int64, limit int) (deployment.Events, error)
+	// Names reads the result of an evaluation.
+	Names(ctx context.Context, evaluationKey string) (deployment.Names, error)
+	// Source reads the module source that submits are checked against.
+	Source(ctx context.Context) (deployment.Source, error)
+}
+
+// Listener gives a signal whenever something of a deployment may have changed:
+// a build, its state, its log; and after it lost its connection. Signals that
+// were not taken become one. Call stop when done.
+type Listener interface {
+	Subscribe(id string) (changed <-chan struct{}, stop func())
+}
+
+// Workflows does what changes something. Its errors are application errors of
+// the types in schema/wire, errWorkflowGone, or else mean that Temporal is
+// away.
+type Workflows interface {
+	// Submit returns when the build is recorded or refused.
+	Submit(ctx context.Context, id, request string, submit wire.SubmitRequest) (wire.SubmitAnswer, error)
+	// Destroy returns when the build is recorded or refused.
+	Destroy(ctx context.Context, id, request string) (wire.DestroyAnswer, error)
+	// Preview returns the evaluation.
+	Preview(ctx context.Context, preview wire.PreviewInput) (wire.Evaluated, error)
+	// Cancel asks the workflow of a build; errWorkflowGone if it has ended.
+	Cancel(ctx context.Context, workflowID string) (wire.CancelAnswer, error)
+}
+
+// bounded limits the time of each read of a stream, which itself has no limit.
+type bounded struct {
+	Reader
+	limit time.Duration
+}
+
+func (b bounded) Snapshot(ctx context.Context, id string) (deployment.Snapshot, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.limit)
+	defer cancel()
+	return b.Reader.Snapshot(ctx, id)
+}
+
+func (b bounded) Events(ctx context.Context, id string, after int64, limit int) (deployment.Events, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.limit)
+	defer cancel()
+	return b.Reader.Events(ctx, id, after, limit)
+}
+
+func (b bounded) Builds(ctx context.Context, id string, limit int, before int64) ([]deployment.Build, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.limit)
+	defer cancel()
+	return b.Reader.Builds(ctx, id, limit, before)
+}
+
+func (b bounded) Log(ctx context.Context, ref deployment.Ref, from int64, limit int) (deployment.LogPiece, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.limit)
+	defer cancel()
+	return b.Reader.Log(ctx, ref, from, limit)
+}

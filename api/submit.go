@@ -1,0 +1,278 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+
+	"slipway.dev/slipway/schema/configuration"
+	"slipway.dev/slipway/schema/deployment"
+	"slipway.dev/slipway/schema/wire"
+)
+
+// checked is a configuration that the schema accepts.
+type checked struct {
+	snapshot string
+	// configuration is canonical JSON without secrets.
+	configuration json.RawMessage
+	secrets       []configuration.Secret
+}
+
+// check reads the body of a submit or preview and makes the checks that need no
+// evaluation ("Order of a submit", 1 to 3). refuseSecret says why a secret that
+// was given cannot be taken; empty if it can.
+func (a *api) check(w http.ResponseWriter, r *http.Request, refuseSecret string) (checked, error) {
+	value, err := readBody(w, r, "configuration")
+	if err != nil {
+		return checked{}, err
+	}
+	if _, ok := value.(map[string]any); !ok {
+		return checked{}, refuse(codeInvalidRequest, `the member "configuration" is not an object`)
+	}
+	source, err := a.Reader.Source(r.Context())
+	if err != nil {
+		return checked{}, fromStore(err)
+	}
+	const notYet = "the module source has not been evaluated yet, so that nothing can be checked against it; try again later"
+	if source.Snapshot == "" {
+		return checked{}, &failure{code: codeServiceUnavailable, message: notYet, retryAfter: 10 * time.Second,
+			cause: fmt.Errorf("the module source does not evaluate: %s", source.Problem)}
+	}
+	schema, err := a.schemas.compile(source.Schema)
+	if err != nil {
+		return checked{}, &failure{code: codeServiceUnavailable, message: notYet, retryAfter: 10 * time.Second, cause: err}
+	}
+
+	rest, secrets := schema.Split(value)
+	var problems []configuration.Problem
+	if refuseSecret != "" {
+		for _, secret := range secrets {
+			problems = append(problems, configuration.Problem{Path: secret.Path, Message: refuseSecret})
+		}
+	}
+	if problems = append(problems, schema.Validate(rest)...); len(problems) > 0 {
+		return checked{}, &failure{code: codeInvalidConfiguration, message: "the configuration is not valid", details: problems}
+	}
+	canonical, err := configuration.Canonical(rest)
+	if err != nil {
+		return checked{}, err
+	}
+	return checked{source.Snapshot, canonical, secrets}, nil
+}
+
+// schemas keeps the schema that was compiled last: there is one source.
+type schemas struct {
+	mu       sync.Mutex
+	document []byte
+	compiled *configuration.Schema
+}
+
+func (s *schemas) compile(document []byte) (*configuration.Schema, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.compiled != nil && bytes.Equal(s.document, document) {
+		return s.compiled, nil
+	}
+	compiled, err := configuration.Compile(document)
+	if err != nil {
+		return nil, err
+	}
+	s.document, s.compiled = bytes.Clone(document), compiled
+	return compiled, nil
+}
+
+// requestOf is what makes a submit unique for its deployment, and what to do
+// when it is not known whether it was recorded.
+func requestOf(r *http.Request) (request, advice string, err error) {
+	const maxKey = 255
+	values := r.Header.Values("Idempotency-Key")
+	if len(values) == 0 {
+		return uuid.NewString(), "slipway could not finish this now, and the build may be recorded all the same; " +
+			"look at the deployment, or send the submit again (with an Idempotency-Key, a repeat never makes a second build)", nil
+	}
+	key := values[0]
+	visible := len(key) >= 1 && len(key) <= maxKey
+	for i := range len(key) {
+		visible = visible && '!' <= key[i] && key[i] <= '~'
+	}
+	if len(values) > 1 || !visible {
+		return "", "", refuse(codeInvalidRequest, "the header Idempotency-Key must be there once, with 1 to %d visible ASCII characters", maxKey)
+	}
+	return wire.HashRequest(key), "slipway could not finish this now; send it again with the same Idempotency-Key", nil
+}
+
+type submitted struct {
+	DeploymentID string                `json:"deploymentId"`
+	Build        int64                 `json:"build"`
+	Evaluation   deployment.Evaluation `json:"evaluation"`
+	Nodes        []deployment.Node     `json:"nodes"`
+}
+
+func (a *api) submit(w http.ResponseWriter, r *http.Request, c caller) error {
+	request, advice, err := requestOf(r)
+	if err != nil {
+		return err
+	}
+	ok, err := a.check(w, r, "this installation keeps no secrets (OPENBAO_ADDR is not set)")
+	if err != nil {
+		return err
+	}
+	answer, err := a.Workflows.Submit(r.Context(), c.deployment, request,
+		wire.SubmitRequest{Snapshot: ok.snapshot, Configuration: ok.configuration})
+	if err != nil {
+		return fromWorkflow(err, advice)
+	}
+	out := submitted{c.deployment, answer.Build, answer.Evaluation, a.nodes(r, deployment.Ref{Deployment: c.deployment, Build: answer.Build})}
+	w.Header().Set("Location", buildPath(c.deployment, answer.Build))
+	return respondJSON(w, http.StatusAccepted, out)
+}
+
+// nodes reads the nodes of a build that was just recorded. An error must not
+// become the answer: the client would submit again what is recorded.
+func (a *api) nodes(r *http.Request, ref deployment.Ref) []deployment.Node {
+	build, err := a.Reader.Build(r.Context(), ref)
+	if err != nil {
+		a.Log.Warn("the nodes of a new build could not be read",
+			zap.String("requestId", exchangeOf(r).id), zap.Stringer("build", ref), zap.Error(err))
+	}
+	if build.Nodes == nil {
+		return []deployment.Node{}
+	}
+	return build.Nodes
+}
+
+func buildPath(id string, build int64) string {
+	return fmt.Sprintf("/deployments/%s/builds/%d", id, build)
+}
+
+type previewed struct {
+	Nodes                []deployment.Node   `json:"nodes"`
+	DisabledApplications []string            `json:"disabledApplications"`
+	SecretsSet           map[string][]string `json:"secretsSet"`
+}
+
+func (a *api) preview(w http.ResponseWriter, r *http.Request, c caller) error {
+	ok, err := a.check(w, r, "")
+	if err != nil {
+		return err
+	}
+	const advice = "slipway could not evaluate the configuration now; try again later"
+	evaluated, err := a.Workflows.Preview(r.Context(),
+		wire.PreviewInput{Deployment: c.deployment, Snapshot: ok.snapshot, Configuration: ok.configuration})
+	switch {
+	case err != nil:
+		return fromWorkflow(err, advice)
+	case evaluated.NoSlot:
+		return &failure{code: codeServiceUnavailable, message: "as many configurations are evaluated as may be at once; try again later",
+			retryAfter: soon}
+	case evaluated.Refusal != nil:
+		return refuse(codeOf(evaluated.Refusal.Type), "%s", evaluated.Refusal.Message)
+	}
+	names, err := a.Reader.Names(r.Context(), evaluated.Key)
+	if err != nil {
+		// Also where the result is unknown: it left the cache meanwhile.
+		return &failure{code: codeServiceUnavailable, message: advice, retryAfter: soon, cause: err}
+	}
+	out := previewed{Nodes: names.Nodes, DisabledApplications: names.DisabledApplications, SecretsSet: map[string][]string{}}
+	if out.Nodes == nil {
+		out.Nodes = []deployment.Node{}
+	}
+	if out.DisabledApplications == nil {
+		out.DisabledApplications = []string{}
+	}
+	for _, secret := range ok.secrets {
+		out.SecretsSet[secret.Application] = append(out.SecretsSet[secret.Application], secret.Field)
+	}
+	return respondJSON(w, http.StatusOK, out)
+}
+
+type destroyed struct {
+	DeploymentID string           `json:"deploymentId"`
+	Build        int64            `json:"build,omitempty"`
+	State        deployment.State `json:"state,omitempty"`
+	Callback     string           `json:"callback,omitempty"`
+}
+
+func (a *api) destroy(w http.ResponseWriter, r *http.Request, c caller) error {
+	answer, err := a.Workflows.Destroy(r.Context(), c.deployment, uuid.NewString())
+	if err != nil {
+		return fromWorkflow(err, "slipway could not finish this now; send the delete again, which is safe")
+	}
+	if answer.Idle {
+		return respondJSON(w, http.StatusOK, destroyed{DeploymentID: c.deployment, State: deployment.StateIdle})
+	}
+	w.Header().Set("Location", buildPath(c.deployment, answer.Build))
+	return respondJSON(w, http.StatusAccepted, destroyed{DeploymentID: c.deployment, Build: answer.Build, Callback: "none"})
+}
+
+func (a *api) cancel(w http.ResponseWriter, r *http.Request, c caller) error {
+	ref, err := buildOf(r, c)
+	if err != nil {
+		return err
+	}
+	build, err := a.Reader.Build(r.Context(), ref)
+	if err != nil {
+		return fromStore(err)
+	}
+	status := http.StatusAccepted
+	if build.Status.Ended() {
+		status = http.StatusOK
+	} else if build, err = a.cancelPending(r.Context(), ref, build.WorkflowID); err != nil {
+		return err
+	}
+	if build.Status.Ended() && build.Status != deployment.StatusCancelled {
+		return refuse(codeBuildEnded, "the build has ended: it %s", ended(build.Status))
+	}
+	build.Configuration = nil
+	return respondJSON(w, status, build)
+}
+
+// cancelPending asks the workflow of a build that has not ended, and reads the
+// build as it is then.
+func (a *api) cancelPending(ctx context.Context, ref deployment.Ref, workflowID string) (deployment.Build, error) {
+	answer, asked := a.Workflows.Cancel(ctx, workflowID)
+	if asked != nil && !errors.Is(asked, errWorkflowGone) {
+		if failed := fromWorkflow(asked, "slipway could not finish this now; cancel again, which is safe"); !hasCode(failed, codeBuildEnded) {
+			return deployment.Build{}, failed
+		}
+	}
+	build, err := a.Reader.Build(ctx, ref)
+	switch {
+	case err != nil:
+		return build, fromStore(err)
+	case build.Status.Ended():
+		return build, nil
+	case errors.Is(asked, errWorkflowGone):
+		return build, &failure{code: codeServiceUnavailable, retryAfter: 20 * time.Second, cause: asked,
+			message: "the workflow of the build has ended without it; slipway fails the build by itself within a minute"}
+	}
+	if asked == nil && answer.Status != "" {
+		build.Status = answer.Status // the newest of the two reads
+	}
+	return build, nil
+}
+
+func hasCode(err error, c code) bool {
+	var f *failure
+	return errors.As(err, &f) && f.code == c
+}
+
+// ended says a final status as the verb of a sentence.
+func ended(s deployment.Status) string {
+	switch s {
+	case deployment.StatusSuperseded:
+		return "was superseded"
+	case deployment.StatusCancelled:
+		return "was cancelled"
+	default:
+		return string(s)
+	}
+}

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/operatorservice/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/contrib/envconfig"
+	"go.uber.org/zap"
+
+	"slipway.dev/slipway/activities/store"
+	"slipway.dev/slipway/cmd/slipway/config"
+	"slipway.dev/slipway/schema/wire"
+)
+
+// errSilent ends the program with exit code 1 where everything was said.
+var errSilent = errors.New("")
+
+// setupRetry is how often the set-up commands try to reach what they set up.
+const setupRetry = 2 * time.Second
+
+func migrateCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "migrate",
+		Short: "Bring the schema of the database up to date",
+		Long: `Brings the schema of the database (SLIPWAY_DATABASE_URL) up to date. It may be
+run at any time and by several at once; they wait for each other. Run it before
+a new version of slipway serves.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			cfg, values, err := config.Read(os.Environ(), c.Flags())
+			if err := errors.Join(err, config.Require(values, "SLIPWAY_DATABASE_URL")); err != nil {
+				return err
+			}
+			s, err := store.Open(c.Context(), cfg.DatabaseURL, 2)
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			version, err := s.Migrate(c.Context())
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(c.OutOrStdout(), "The database is at migration %d.\n", version)
+			return err
+		},
+	}
+	config.AddFlags(c.Flags())
+	return c
+}
+
+func temporalSetupCommand() *cobra.Command {
+	wait := time.Minute
+	c := &cobra.Command{
+		Use:   "temporal-setup",
+		Short: "Register the search attributes of slipway with Temporal",
+		Long: `Registers the search attributes that slipway's workflows carry, and waits until
+Temporal accepts workflows that have them. It may be run at any time. The address
+and the credentials of Temporal come from its own variables (TEMPORAL_ADDRESS,
+TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, TEMPORAL_TLS_…).`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(c.Context(), wait)
+			defer cancel()
+			t, namespace, err := temporalClient(zap.NewNop())
+			if err != nil {
+				return err
+			}
+			defer t.Close()
+			for {
+				err := registerAttributes(ctx, t, namespace)
+				if err == nil {
+					_, err = fmt.Fprintf(c.OutOrStdout(), "The namespace %s has the search attributes of slipway.\n", namespace)
+					return err
+				}
+				_, _ = fmt.Fprintf(c.ErrOrStderr(), "waiting for Temporal: %v\n", err)
+				select {
+				case <-ctx.Done():
+					return fmt.Errorf("register the search attributes: %w", err)
+				case <-time.After(setupRetry):
+				}
+			}
+		},
+	}
+	c.Flags().DurationVar(&wait, "wait", wait, "how long to wait for Temporal")
+	return c
+}
+
+// registerAttributes adds what is missing and asks the namespace whether it
+// has all.
+func registerAttributes(ctx context.Context, t client.Client, namespace string) error {
+	wanted := map[string]enums.IndexedValueType{
+		wire.AttributeDeployment: enums.INDEXED_VALUE_TYPE_KEYWORD,
+		wire.AttributeBuild:      enums.INDEXED_VALUE_TYPE_INT,
+		wire.AttributeGroup:      enums.INDEXED_VALUE_TYPE_KEYWORD,
+		wire.AttributeLeaseKind:  enums.INDEXED_VALUE_TYPE_KEYWORD,
+	}
+	operator := t.OperatorService()
+	list := &operatorservice.ListSearchAttributesRequest{Namespace: namespace}
+	have, err := operator.ListSearchAttributes(ctx, list)
+	if err != nil {
+		return err
+	}
+	for name, kind := range wanted {
+		existing, ok := have.GetCustomAttributes()[name]
+		if ok && existing != kind {
+			return fmt.Errorf("the search attribute %s exists with the type %s, slipway needs %s", name, existing, kind)
+		}
+		if ok {
+			continue
+		}
+		_, err := operator.AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{
+			Namespace: namespace, SearchAttributes: map[string]enums.IndexedValueType{name: kind},
+		})
+		var exists *serviceerror.AlreadyExists
+		if err != nil && !errors.As(err, &exists) {
+			return err
+		}
+	}
+	// What was added is seen by each of Temporal's processes a little later; a
+	// query that names an attribute is refused until then.
+	_, err = t.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{
+		Namespace: namespace,
+		Query:     wire.AttributeDeployment + " = '' OR " + wire.AttributeGroup + " = ''",
+	})
+	return err
+}
+
+func configCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "config",
+		Short: "Print the configuration and where each value is from",
+		Long: `Prints every setting with its value and whether that is the default, from the
+environment or from a flag. Secrets are masked. Temporal has variables of its
+own: TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_API_KEY and TEMPORAL_TLS_….`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			_, values, err := config.Read(os.Environ(), c.Flags())
+			w := tabwriter.NewWriter(c.OutOrStdout(), 0, 4, 2, ' ', 0)
+			for _, v := range values {
+				_, _ = fmt.Fprintf(w, "%s\t%s\t(%s)\t%s\n", v.Env, v.Shown(), v.From, v.Help)
+			}
+			return errors.Join(w.Flush(), err)
+		},
+	}
+	config.AddFlags(c.Flags())
+	return c
+}
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version of this program",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			version, revision := "development", "unknown"
+			if info, ok := debug.ReadBuildInfo(); ok {
+				if info.Main.Version != "" && info.Main.Version != "(devel)" {
+					version = info.Main.Version
+				}
+				for _, s := range info.Settings {
+					if s.Key == "vcs.revision" {
+						revision = s.Value
+					}
+				}
+			}
+			_, err := fmt.Fprintf(c.OutOrStdout(), "slipway %s (commit %s, %s)\n", version, revision, runtime.Version())
+			return err
+		},
+	}
+}
+
+// temporalClient makes a client from Temporal's own variables. It connects
+// when it is first used.
+func temporalClient(log *zap.Logger) (client.Client, string, error) {
+	options, err := envconfig.LoadDefaultClientOptions()
+	if err != nil {
+		return nil, "", fmt.Errorf("read the TEMPORAL_ variables: %w", err)
+	}
+	if options.Namespace == "" {
+		options.Namespace = client.DefaultNamespace
+	}
+	options.Logger = temporalLogger{log.WithOptions(zap.AddCallerSkip(1)).Sugar()}
+	t, err := client.NewLazyClient(options)
+	if err != nil {
+		return nil, "", fmt.Errorf("make the client of Temporal: %w", err)
+	}
+	return t, options.Namespace, nil
+}
+
+// temporalLogger gives the SDK's lines to zap.
+type temporalLogger struct{ *zap.SugaredLogger }
+
+func (l temporalLogger) Debug(msg string, keyvals ...any) { l.Debugw(msg, keyvals...) }
+func (l temporalLogger) Info(msg string, keyvals ...any)  { l.Infow(msg, keyvals...) }
+func (l temporalLogger) Warn(msg string, keyvals ...any)  { l.Warnw(msg, keyvals...) }
+func (l temporalLogger) Error(msg string, keyvals ...any) { l.Errorw(msg, keyvals...) }

@@ -1,0 +1,280 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"go.uber.org/zap/zapcore"
+
+	"slipway.dev/slipway/api/auth"
+)
+
+// Config is what the services of slipway are run with.
+type Config struct {
+	DatabaseURL     string
+	Listen          string
+	MetricsListen   string
+	HealthListen    string
+	TrustedIssuers  []auth.Issuer
+	Source          string
+	SourceEntry     string
+	StateDir        string
+	NixSlots        int
+	NixTimeout      time.Duration
+	NixMemory       int64 // bytes
+	DeploySlots     int
+	DeployerEnv     []string
+	DeployerGrace   time.Duration
+	SBOMTimeout     time.Duration
+	ShutdownTimeout time.Duration
+	LogLevel        zapcore.Level
+}
+
+// Setting is one row of the configuration.
+type Setting struct {
+	// Env is its environment variable; its flag is derived from that.
+	Env     string
+	Default string
+	Help    string
+	// Secret values are masked where they are shown.
+	Secret bool
+	set    func(*Config, string) error
+}
+
+// Flag is the name of the setting's flag.
+func (s Setting) Flag() string {
+	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(s.Env, prefix), "_", "-"))
+}
+
+const prefix = "SLIPWAY_"
+
+// clientVariables are of the client commands, which have flags of their own.
+var clientVariables = []string{"SLIPWAY_URL", "SLIPWAY_TOKEN", "SLIPWAY_TOKEN_FILE"}
+
+// Settings lists all settings in the order in which they are shown.
+func Settings() []Setting {
+	return []Setting{
+		{Env: "SLIPWAY_DATABASE_URL", Secret: true,
+			Help: "PostgreSQL, as postgres://user:password@host:port/database",
+			set:  text(func(c *Config) *string { return &c.DatabaseURL })},
+		{Env: "SLIPWAY_LISTEN", Default: ":8082",
+			Help: "address of the deployments API",
+			set:  address(func(c *Config) *string { return &c.Listen })},
+		{Env: "SLIPWAY_METRICS_LISTEN", Default: ":8080",
+			Help: "address of the Prometheus metrics",
+			set:  address(func(c *Config) *string { return &c.MetricsListen })},
+		{Env: "SLIPWAY_HEALTH_LISTEN", Default: ":8081",
+			Help: "address of /healthz and /readyz",
+			set:  address(func(c *Config) *string { return &c.HealthListen })},
+		{Env: "SLIPWAY_TRUSTED_ISSUERS",
+			Help: `whose tokens the API accepts: a JSON array of {"issuer", "audience", "jwksFile"}`,
+			set:  setIssuers},
+		{Env: "SLIPWAY_SOURCE",
+			Help: "module source: a folder, or git+https://…?rev=<commit>",
+			set:  text(func(c *Config) *string { return &c.Source })},
+		{Env: "SLIPWAY_SOURCE_ENTRY", Default: "slipway.nix",
+			Help: "file of the module source that is evaluated",
+			set:  text(func(c *Config) *string { return &c.SourceEntry })},
+		{Env: "SLIPWAY_STATE_DIR", Default: "/var/lib/slipway",
+			Help: "folder for GC roots, fetched sources and the working folders of deployers",
+			set:  text(func(c *Config) *string { return &c.StateDir })},
+		{Env: "SLIPWAY_NIX_SLOTS", Default: strconv.Itoa(runtime.NumCPU()),
+			Help: "how many evaluations run at once; a submit beyond goes on without one",
+			set:  count(func(c *Config) *int { return &c.NixSlots })},
+		{Env: "SLIPWAY_NIX_TIMEOUT", Default: "60s",
+			Help: "how long one evaluation may take (at most 10m)",
+			set:  duration(func(c *Config) *time.Duration { return &c.NixTimeout }, 10*time.Minute)},
+		{Env: "SLIPWAY_NIX_MEMORY", Default: "2GiB",
+			Help: "address space of one evaluation",
+			set:  bytes(func(c *Config) *int64 { return &c.NixMemory })},
+		{Env: "SLIPWAY_DEPLOY_SLOTS", Default: "10",
+			Help: "how many deployers run at once",
+			set:  count(func(c *Config) *int { return &c.DeploySlots })},
+		{Env: "SLIPWAY_DEPLOYER_ENV",
+			Help: "names of environment variables that deployers get, separated by commas",
+			set:  names(func(c *Config) *[]string { return &c.DeployerEnv })},
+		{Env: "SLIPWAY_DEPLOYER_GRACE", Default: "10s",
+			Help: "how long a cancelled deployer may take to end by itself",
+			set:  duration(func(c *Config) *time.Duration { return &c.DeployerGrace }, time.Hour)},
+		{Env: "SLIPWAY_SBOM_TIMEOUT", Default: "10m",
+			Help: "how long a deployer may wait for its SBOMs (DEPLOY_SBOM_TIMEOUT)",
+			set:  duration(func(c *Config) *time.Duration { return &c.SBOMTimeout }, 24*time.Hour)},
+		{Env: "SLIPWAY_SHUTDOWN_TIMEOUT", Default: "20s",
+			Help: "how long a process that stops waits for what it has begun",
+			set:  duration(func(c *Config) *time.Duration { return &c.ShutdownTimeout }, 24*time.Hour)},
+		{Env: "SLIPWAY_LOG_LEVEL", Default: "info",
+			Help: "debug, info, warn or error",
+			set: func(c *Config, v string) error {
+				if err := c.LogLevel.Set(v); err != nil || c.LogLevel > zapcore.ErrorLevel {
+					return errors.New("is none of debug, info, warn and error")
+				}
+				return nil
+			}},
+	}
+}
+
+// Value is the value of a setting and where it came from.
+type Value struct {
+	Setting
+	Value string
+	// From is "default", "environment" or "flag".
+	From string
+}
+
+// Shown is the value for a person: a secret is masked.
+func (v Value) Shown() string {
+	if v.Secret && v.Value != "" {
+		return "********"
+	}
+	return v.Value
+}
+
+// AddFlags gives a command a flag for every setting.
+func AddFlags(flags *pflag.FlagSet) {
+	for _, s := range Settings() {
+		flags.String(s.Flag(), s.Default, fmt.Sprintf("%s [%s]", s.Help, s.Env))
+	}
+}
+
+// Read collects the value of every setting from environ (as os.Environ gives
+// it) and from the flags of a command that has them. All errors are reported
+// together.
+func Read(environ []string, flags *pflag.FlagSet) (Config, []Value, error) {
+	var c Config
+	var errs []error
+	settings := Settings()
+	environment := map[string]string{}
+	for _, pair := range environ {
+		name, value, _ := strings.Cut(pair, "=")
+		environment[name] = value
+		if !strings.HasPrefix(name, prefix) || slices.Contains(clientVariables, name) {
+			continue
+		}
+		if !slices.ContainsFunc(settings, func(s Setting) bool { return s.Env == name }) {
+			errs = append(errs, fmt.Errorf("%s: there is no such setting; `slipway config --help` lists them", name))
+		}
+	}
+	values := make([]Value, 0, len(settings))
+	for _, s := range settings {
+		v := Value{Setting: s, Value: s.Default, From: "default"}
+		if value, ok := environment[s.Env]; ok {
+			v.Value, v.From = value, "environment"
+		}
+		if flags != nil && flags.Changed(s.Flag()) {
+			v.Value, v.From = flags.Lookup(s.Flag()).Value.String(), "flag"
+		}
+		values = append(values, v)
+		if v.Value == "" {
+			continue
+		}
+		if err := s.set(&c, v.Value); err != nil {
+			errs = append(errs, fmt.Errorf("%s (%s, from %s): %w", s.Env, v.Shown(), v.From, err))
+		}
+	}
+	return c, values, errors.Join(errs...)
+}
+
+// Require says which of the named settings are missing.
+func Require(values []Value, env ...string) error {
+	var errs []error
+	for _, v := range values {
+		if v.Value == "" && slices.Contains(env, v.Env) {
+			errs = append(errs, fmt.Errorf("%s is not set (%s)", v.Env, v.Help))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func text(field func(*Config) *string) func(*Config, string) error {
+	return func(c *Config, v string) error {
+		*field(c) = v
+		return nil
+	}
+}
+
+func address(field func(*Config) *string) func(*Config, string) error {
+	return func(c *Config, v string) error {
+		if _, port, err := net.SplitHostPort(v); err != nil || port == "" {
+			return errors.New("is not an address of the form host:port or :port")
+		}
+		*field(c) = v
+		return nil
+	}
+}
+
+func count(field func(*Config) *int) func(*Config, string) error {
+	return func(c *Config, v string) error {
+		n, err := strconv.Atoi(v)
+		if err != nil || n < 1 || n > 10_000 {
+			return errors.New("is not a whole number from 1 to 10000")
+		}
+		*field(c) = n
+		return nil
+	}
+}
+
+func duration(field func(*Config) *time.Duration, most time.Duration) func(*Config, string) error {
+	return func(c *Config, v string) error {
+		d, err := time.ParseDuration(v)
+		if err != nil || d <= 0 || d > most {
+			return fmt.Errorf("is not a duration such as 30s or 5m of more than 0 and at most %s", most)
+		}
+		*field(c) = d
+		return nil
+	}
+}
+
+func bytes(field func(*Config) *int64) func(*Config, string) error {
+	units := []struct {
+		suffix string
+		bytes  int64
+	}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"", 1}}
+	return func(c *Config, v string) error {
+		for _, unit := range units {
+			number, ok := strings.CutSuffix(v, unit.suffix)
+			if !ok {
+				continue
+			}
+			n, err := strconv.ParseInt(strings.TrimSpace(number), 10, 32+10)
+			if err != nil || n < 1 {
+				break
+			}
+			*field(c) = n * unit.bytes
+			return nil
+		}
+		return errors.New("is not a size such as 512MiB or 2GiB")
+	}
+}
+
+func names(field func(*Config) *[]string) func(*Config, string) error {
+	return func(c *Config, v string) error {
+		for name := range strings.SplitSeq(v, ",") {
+			name = strings.TrimSpace(name)
+			if name == "" || strings.ContainsAny(name, "= \t") {
+				return errors.New("is not a list of names of environment variables, separated by commas")
+			}
+			if strings.HasPrefix(name, prefix) {
+				return fmt.Errorf("%s is a variable of slipway's own and is not handed on", name)
+			}
+			*field(c) = append(*field(c), name)
+		}
+		return nil
+	}
+}
+
+func setIssuers(c *Config, v string) error {
+	d := json.NewDecoder(strings.NewReader(v))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&c.TrustedIssuers); err != nil {
+		return fmt.Errorf("is not a JSON array of issuers: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,261 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/cobra"
+	"go.temporal.io/sdk/client"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"golang.org/x/sync/errgroup"
+
+	"slipway.dev/slipway/activities/deployer"
+	"slipway.dev/slipway/activities/nix"
+	"slipway.dev/slipway/activities/store"
+	"slipway.dev/slipway/api"
+	"slipway.dev/slipway/api/auth"
+	"slipway.dev/slipway/cmd/slipway/config"
+	"slipway.dev/slipway/worker"
+)
+
+// readyEvery is how often a starting process looks whether the database has
+// its schema.
+const readyEvery = time.Second
+
+// connections is how many connections a process holds to PostgreSQL at most.
+const connections = 30
+
+// parts are the services that a process runs.
+type parts struct{ api, worker bool }
+
+func serveCommand(name, short string, p parts) *cobra.Command {
+	c := &cobra.Command{
+		Use:   name,
+		Short: short,
+		Long: short + `.
+
+It waits for PostgreSQL and Temporal where they are away, and /readyz says for
+what. SIGTERM ends it cleanly: requests and activities that run may end first,
+within SLIPWAY_SHUTDOWN_TIMEOUT. Killed at any moment, it loses nothing.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			cfg, values, err := config.Read(os.Environ(), c.Flags())
+			required := []string{"SLIPWAY_DATABASE_URL"}
+			if p.api {
+				required = append(required, "SLIPWAY_TRUSTED_ISSUERS")
+			}
+			if p.worker {
+				required = append(required, "SLIPWAY_SOURCE")
+			}
+			if err := errors.Join(err, config.Require(values, required...)); err != nil {
+				return err
+			}
+			log, err := logger(cfg.LogLevel)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = log.Sync() }()
+			return serve(c.Context(), cfg, p, log)
+		},
+	}
+	config.AddFlags(c.Flags())
+	return c
+}
+
+func logger(level zapcore.Level) (*zap.Logger, error) {
+	cfg := zap.NewProductionConfig()
+	cfg.Level = zap.NewAtomicLevelAt(level)
+	cfg.Sampling = nil
+	cfg.DisableStacktrace = true
+	cfg.EncoderConfig.TimeKey = "time"
+	cfg.EncoderConfig.EncodeTime = zapcore.RFC3339NanoTimeEncoder
+	return cfg.Build()
+}
+
+// serve runs the parts until ctx ends or one fails.
+func serve(ctx context.Context, cfg config.Config, p parts, log *zap.Logger) error {
+	db, err := store.Open(ctx, cfg.DatabaseURL, connections)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	temporal, _, err := temporalClient(log)
+	if err != nil {
+		return err
+	}
+	defer temporal.Close()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+
+	group, ctx := errgroup.WithContext(ctx)
+	health := &health{store: db, temporal: temporal}
+	for _, l := range []struct {
+		what, address string
+		handler       http.Handler
+	}{
+		{"metrics", cfg.MetricsListen, promhttp.HandlerFor(registry, promhttp.HandlerOpts{})},
+		{"health", cfg.HealthListen, health.handler()},
+	} {
+		if err := listen(ctx, group, l.what, l.address, internalServer(l.handler), cfg.ShutdownTimeout, log); err != nil {
+			return err
+		}
+	}
+	listener := db.Listener(log)
+	group.Go(func() error { listener.Run(ctx); return nil })
+	if p.api {
+		group.Go(func() error { return runAPI(ctx, group, cfg, db, listener, temporal, registry, log) })
+	}
+	if p.worker {
+		group.Go(func() error { return runWorker(ctx, cfg, db, listener, temporal, registry, log) })
+	}
+	err = group.Wait()
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// listen serves on an address until ctx ends.
+func listen(ctx context.Context, group *errgroup.Group, what, address string, server *http.Server, grace time.Duration, log *zap.Logger) error {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return fmt.Errorf("listen for %s: %w", what, err)
+	}
+	log.Info("listens", zap.String("for", what), zap.Stringer("address", l.Addr()))
+	group.Go(func() error {
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serve %s: %w", what, err)
+		}
+		return nil
+	})
+	group.Go(func() error {
+		<-ctx.Done()
+		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+		defer cancel()
+		if err := server.Shutdown(stopping); err != nil {
+			log.Warn("requests were cut off", zap.String("for", what), zap.Error(err))
+		}
+		return nil
+	})
+	return nil
+}
+
+// internalServer is for metrics and health: short answers only.
+func internalServer(handler http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      30 * time.Second,
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    16 << 10,
+	}
+}
+
+// awaitDatabase waits until the database answers and has the schema.
+func awaitDatabase(ctx context.Context, db *store.Store, log *zap.Logger) error {
+	for said := ""; ; {
+		err := db.Ready(ctx)
+		if err == nil {
+			return nil
+		}
+		if err.Error() != said {
+			said = err.Error()
+			log.Warn("waits for the database", zap.Error(err))
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(readyEvery):
+		}
+	}
+}
+
+func runAPI(ctx context.Context, group *errgroup.Group, cfg config.Config, db *store.Store, listener *store.Listener,
+	temporal client.Client, registry prometheus.Registerer, log *zap.Logger) error {
+	verifier, err := auth.NewVerifier(cfg.TrustedIssuers, time.Now, log)
+	if err != nil {
+		return fmt.Errorf("SLIPWAY_TRUSTED_ISSUERS: %w", err)
+	}
+	if err := awaitDatabase(ctx, db, log); err != nil {
+		return err
+	}
+	fresh := make([]byte, 32)
+	_, _ = rand.Read(fresh) // never fails
+	key, err := db.Key(ctx, "tickets", fresh)
+	if err != nil {
+		return err
+	}
+	handler, err := api.NewHandler(ctx, api.Config{
+		Reader: db, Listener: listener, Workflows: api.NewTemporal(temporal),
+		Verifier: verifier, TicketKey: key, Log: log, Registerer: registry,
+	})
+	if err != nil {
+		return err
+	}
+	return listen(ctx, group, "the deployments API", cfg.Listen, api.Server(handler), cfg.ShutdownTimeout, log)
+}
+
+func runWorker(ctx context.Context, cfg config.Config, db *store.Store, listener *store.Listener,
+	temporal client.Client, registry prometheus.Registerer, log *zap.Logger) error {
+	evaluator, err := nix.New(nix.Config{
+		Timeout: cfg.NixTimeout, MemoryBytes: cfg.NixMemory, Slots: cfg.NixSlots,
+		StateDir: filepath.Join(cfg.StateDir, "nix"), Env: picked(os.Environ(), "NIX_REMOTE", "NIX_STORE_DIR", "NIX_STATE_DIR", "NIX_LOG_DIR"),
+	})
+	if err != nil {
+		return err
+	}
+	defer evaluator.Close()
+	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "slipway_nix_slots_in_use", Help: "Evaluations that run in this process.",
+	}, func() float64 { return float64(evaluator.InUse()) }))
+
+	folders := filepath.Join(cfg.StateDir, "deployers")
+	if err := deployer.Clean(folders); err != nil {
+		return err
+	}
+	if err := awaitDatabase(ctx, db, log); err != nil {
+		return err
+	}
+	sources := filepath.Join(cfg.StateDir, "roots", "sources")
+	limits := deployer.DefaultLimits()
+	limits.Grace, limits.SBOM = cfg.DeployerGrace, cfg.SBOMTimeout
+	deploys := &deployer.Activities{
+		Jobs: tmpJobs{db}, Roots: roots{evaluator, filepath.Join(cfg.StateDir, "roots", "deployments")},
+		Folder: folders, Command: []string{"/proc/self/exe", "supervise"},
+		Database: cfg.DatabaseURL, Environment: deployerEnvironment(cfg.DeployerEnv), Limits: limits,
+	}
+	sweeper := &worker.Sweeper{Builds: db, Client: temporal, Log: log}
+	keeper := &worker.Keeper{
+		Evaluator: evaluator, Sources: db, Client: temporal,
+		Source: cfg.Source, Entry: cfg.SourceEntry, Roots: sources, Log: log,
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { sweeper.Run(ctx); return nil })
+	group.Go(func() error { keeper.Run(ctx); return nil })
+	group.Go(func() error {
+		// The exits of deployers are staged before the database is closed.
+		defer deploys.Running.Wait()
+		return worker.Run(ctx, worker.Config{
+			Client: temporal,
+			Activities: worker.Activities{
+				Store:    &store.Activities{Store: db, Listener: listener},
+				Nix:      &nix.Activities{Evaluator: evaluator, Cache: db, Sources: db, Entry: cfg.SourceEntry, Roots: sources},
+				Deployer: deploys,
+			},
+			EvaluationSlots: cfg.NixSlots, DeploySlots: cfg.DeploySlots, StopTimeout: cfg.ShutdownTimeout, Log: log,
+		})
+	})
+	return group.Wait()
+}

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"slipway.dev/slipway/activities/deployer"
+	"slipway.dev/slipway/activities/store"
+)
+
+// superviseName is the command that a worker starts for each run of a
+// deployer.
+const superviseName = "supervise"
+
+func superviseCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    superviseName,
+		Short:  "Run a deployer on behalf of a worker (started by it)",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return deployer.Supervise(c.Context(), os.Stdin, os.Stdout, openJournal)
+		},
+	}
+}
+
+// openJournal opens the database for one supervisor: a connection for the
+// fence and one for the log.
+func openJournal(ctx context.Context, url string) (deployer.Journal, func(), error) {
+	s, err := store.Open(ctx, url, 2)
+	if err != nil {
+		return nil, nil, err
+	}
+	return tmpJournal{s}, s.Close, nil
+}
