@@ -40,7 +40,9 @@ func toUTC(b *deployment.Build) {
 	}
 }
 
-const selectDeployments = `
+// SelectDeployments reads deployments with their states: $1 is an array of
+// identifiers, whose order the rows keep.
+const SelectDeployments = `
 	SELECT d.id, s.state, s.since, s.reason, s.live, d.next_event - 1,
 	       submitted.configuration, evaluated.nodes, ` + buildColumns + `
 	FROM unnest($1::text[]) WITH ORDINALITY AS asked (id, place)
@@ -82,7 +84,7 @@ func scanDeployment(row pgx.CollectableRow) (deployment.Snapshot, error) {
 // Snapshot reads a deployment with the place of its channel, in one statement
 // so that they fit together. It returns deployment.ErrUnknown.
 func (s *Store) Snapshot(ctx context.Context, id string) (deployment.Snapshot, error) {
-	rows, err := s.pool.Query(ctx, selectDeployments, []string{id})
+	rows, err := s.pool.Query(ctx, SelectDeployments, []string{id})
 	if err != nil {
 		return deployment.Snapshot{}, fmt.Errorf("read deployment %s: %w", id, err)
 	}
@@ -102,7 +104,7 @@ func (s *Store) Deployment(ctx context.Context, id string) (deployment.Deploymen
 // Deployments gives those of ids that exist to yield, in the order of ids, as
 // they come from the database. It stops at the first error of yield.
 func (s *Store) Deployments(ctx context.Context, ids []string, yield func(deployment.Deployment) error) error {
-	rows, err := s.pool.Query(ctx, selectDeployments, ids)
+	rows, err := s.pool.Query(ctx, SelectDeployments, ids)
 	if err != nil {
 		return fmt.Errorf("read %d deployments: %w", len(ids), err)
 	}

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap"
 
 	"slipway.dev/slipway/activities/store"
+	"slipway.dev/slipway/cmd/slipway-dev/ports"
 	"slipway.dev/slipway/cmd/slipway-dev/postgres"
 )
 
@@ -51,7 +52,7 @@ func run(m *testing.M) int {
 	ctx, stop := context.WithCancel(context.Background())
 	ready, ended := make(chan string, 1), make(chan error, 1)
 	go func() {
-		ended <- postgres.Run(ctx, postgres.Options{Folder: folder, Host: "127.0.0.1", Port: port, Output: log},
+		ended <- postgres.Run(ctx, postgres.Options{Folder: folder, Port: ports.Use{For: "PostgreSQL of the tests", Port: port}, Output: log},
 			func(url string) error { ready <- url; return nil })
 	}()
 	defer func() {
