@@ -23,34 +23,14 @@ import (
 	"slipway.dev/slipway/schema/wire"
 )
 
-// ErrorAlreadyRan is the type of the application error of a build whose
-// deployer was started before and does not run again. What became of it is
-// staged with the build, or will not be.
-const ErrorAlreadyRan = "DeployerAlreadyRan"
-
 // heartbeat is the time between two heartbeats, and so about the time that a
 // cancel takes to arrive.
 const heartbeat = time.Second
 
-// Job is one run of a deployer.
-type Job struct {
-	Ref    deployment.Ref    `json:"ref"`
-	Action deployment.Action `json:"action"`
-	// Configuration is JSON without secret values.
-	Configuration []byte `json:"configuration"`
-	// Snapshot is the store path of the module source, Deployer the path of
-	// its realised deployer.
-	Snapshot string `json:"snapshot"`
-	Deployer string `json:"deployer"`
-	// Nothing: a destroy where no deployer ever started. It succeeds, and runs
-	// nothing.
-	Nothing bool `json:"nothing"`
-}
-
 // Jobs reads what a build runs. A destroy runs what the newest deploy that
 // started ran.
 type Jobs interface {
-	Job(ctx context.Context, ref deployment.Ref) (Job, error)
+	Job(ctx context.Context, ref deployment.Ref) (deployment.Job, error)
 }
 
 // Roots keeps store paths from the garbage collector, under names of the form
@@ -91,14 +71,14 @@ type Activities struct {
 // Deploy runs `<deployer> deploy` for a build that has its turn. It returns nil
 // when the exit of the deployer is staged, however it ended, and the error of
 // ctx when it was cancelled meanwhile. Application errors that are final:
-// wire.ErrorFenceHeld while another deployer may run, and ErrorAlreadyRan. After
+// wire.ErrorFenceHeld while another deployer may run, and wire.ErrorAlreadyRan. After
 // any other error it may be tried again.
 func (a *Activities) Deploy(ctx context.Context, ref deployment.Ref) error {
 	return a.run(ctx, ref, deployment.ActionDeploy)
 }
 
 // Destroy is Deploy for `<deployer> destroy`, which may run several times for a
-// build: it is ErrorAlreadyRan only where the Journal has an exit already.
+// build: it is wire.ErrorAlreadyRan only where the Journal has an exit already.
 func (a *Activities) Destroy(ctx context.Context, ref deployment.Ref) error {
 	return a.run(ctx, ref, deployment.ActionDestroy)
 }
@@ -141,7 +121,7 @@ func (a *Activities) run(ctx context.Context, ref deployment.Ref, action deploym
 }
 
 // conclude says what the last report of a supervisor means for the activity.
-func (a *Activities) conclude(ctx context.Context, job Job, last report) error {
+func (a *Activities) conclude(ctx context.Context, job deployment.Job, last report) error {
 	switch last.Event {
 	case eventStaged:
 		if job.Action == deployment.ActionDestroy && last.Code == 0 {
@@ -154,7 +134,7 @@ func (a *Activities) conclude(ctx context.Context, job Job, last report) error {
 	case eventFenced:
 		return temporal.NewNonRetryableApplicationError(last.Message, wire.ErrorFenceHeld, nil)
 	case eventAlreadyRan:
-		return temporal.NewNonRetryableApplicationError(last.Message, ErrorAlreadyRan, nil)
+		return temporal.NewNonRetryableApplicationError(last.Message, wire.ErrorAlreadyRan, nil)
 	}
 	if err := ctx.Err(); err != nil {
 		return err
@@ -222,7 +202,7 @@ func (a *Activities) supervise(ctx context.Context, lock *os.File, o order) (rep
 
 // follow heartbeats, passes a cancel on, and returns the last report when no
 // more can come.
-func (a *Activities) follow(ctx context.Context, job Job, in io.WriteCloser, reports <-chan report) (last report) {
+func (a *Activities) follow(ctx context.Context, job deployment.Job, in io.WriteCloser, reports <-chan report) (last report) {
 	ticker := time.NewTicker(heartbeat)
 	defer ticker.Stop()
 	done := ctx.Done()

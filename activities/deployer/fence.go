@@ -30,7 +30,7 @@ type fence struct {
 
 	once sync.Once
 	lost chan struct{} // closed when the deployer must not run any more
-	err  error         // why, once lost is closed: ErrFenced or errLapsed
+	err  error         // why, once lost is closed: deployment.ErrFenced or errLapsed
 }
 
 func newFence(journal Journal, ref deployment.Ref, limits Limits) *fence {
@@ -50,7 +50,7 @@ func (f *fence) acquire(ctx context.Context) (logged int64, err error) {
 			logged, err = f.journal.AcquireFence(ctx, f.ref, f.id)
 			return err
 		})
-		if err == nil || errors.Is(err, ErrFenced) || errors.Is(err, ErrAlreadyRan) {
+		if err == nil || errors.Is(err, deployment.ErrFenced) || errors.Is(err, deployment.ErrAlreadyRan) {
 			return logged, err
 		}
 		if pause(trying, retryDelay) != nil {
@@ -71,8 +71,8 @@ func (f *fence) keep(ctx context.Context) {
 		err := f.attempt(ctx, func(ctx context.Context) error { return f.journal.RenewFence(ctx, f.ref, f.id) })
 		wait = f.limits.Renew
 		switch {
-		case errors.Is(err, ErrFenced):
-			f.lose(ErrFenced)
+		case errors.Is(err, deployment.ErrFenced):
+			f.lose(deployment.ErrFenced)
 		case err != nil:
 			wait = min(wait, retryDelay)
 		}

@@ -14,6 +14,10 @@ import (
 // lock is an open file that supervisor and activity share: the folder is in
 // use until both are gone.
 func makeFolder(parent, prefix string) (path string, lock *os.File, err error) {
+	parent, err = filepath.Abs(parent) // the supervisor runs elsewhere
+	if err != nil {
+		return "", nil, fmt.Errorf("make the folder of working folders: %w", err)
+	}
 	if err := os.MkdirAll(parent, 0o700); err != nil {
 		return "", nil, fmt.Errorf("make the folder of working folders: %w", err)
 	}

@@ -2,34 +2,11 @@ package deployer
 
 import (
 	"context"
-	"errors"
 
 	"github.com/google/uuid"
 
 	"slipway.dev/slipway/schema/deployment"
 )
-
-// Errors of a Journal that are final: the same call again has the same end.
-var (
-	// ErrFenced: the build is not this fence's (any more). Another supervisor
-	// may run the deployer, or the build does not run.
-	ErrFenced = errors.New("another supervisor may run the deployer of this build, or the build has ended")
-	// ErrAlreadyRan: the build is a deploy whose deployer was started before.
-	// A deploy runs once.
-	ErrAlreadyRan = errors.New("the deployer of this build was started before")
-)
-
-// Exit is the end of a deployer.
-type Exit struct {
-	// Code is the exit code, or 128 and the signal that ended the deployer.
-	// 0 is success, whatever else happened.
-	Code int
-	// Reason is for a person and empty on success. It has at most about
-	// 1 KiB, and several lines when it quotes the log.
-	Reason string
-	// Cancelled: the deployer was asked to stop, and did not succeed.
-	Cancelled bool
-}
 
 // Journal is what a supervisor needs of the database. Its methods are called
 // from several goroutines at once, and one that hangs must not hold up the
@@ -38,12 +15,12 @@ type Exit struct {
 type Journal interface {
 	// AcquireFence makes fence the one that may run the deployer of a running
 	// build for the next 20 s, and returns the length in bytes of the log that
-	// earlier runs of the build left. It returns ErrFenced while another fence
-	// is alive and when the build does not run, and ErrAlreadyRan for a deploy
+	// earlier runs of the build left. It returns deployment.ErrFenced while another fence
+	// is alive and when the build does not run, and deployment.ErrAlreadyRan for a deploy
 	// that another fence was acquired for before. It may return that for any
 	// build whose exit is staged.
 	AcquireFence(ctx context.Context, ref deployment.Ref, fence uuid.UUID) (logged int64, err error)
-	// RenewFence holds the fence for another 20 s. It returns ErrFenced when
+	// RenewFence holds the fence for another 20 s. It returns deployment.ErrFenced when
 	// the fence is another's, the exit is staged or the build has ended.
 	RenewFence(ctx context.Context, ref deployment.Ref, fence uuid.UUID) error
 	// AppendLog adds whole lines to the log. start is the offset in bytes at
@@ -52,5 +29,5 @@ type Journal interface {
 	AppendLog(ctx context.Context, ref deployment.Ref, fence uuid.UUID, start int64, data []byte) error
 	// StageExit keeps the end of the deployer for whoever finishes the build,
 	// and lets the fence lapse: nothing runs any more.
-	StageExit(ctx context.Context, ref deployment.Ref, fence uuid.UUID, exit Exit) error
+	StageExit(ctx context.Context, ref deployment.Ref, fence uuid.UUID, exit deployment.Exit) error
 }

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 	"unicode/utf8"
+
+	"slipway.dev/slipway/schema/deployment"
 )
 
 const (
@@ -204,8 +206,8 @@ func (l *buildLog) deliver(ctx context.Context, start int64, piece []byte) error
 		if err == nil {
 			return nil
 		}
-		if errors.Is(err, ErrFenced) {
-			l.fence.lose(ErrFenced)
+		if errors.Is(err, deployment.ErrFenced) {
+			l.fence.lose(deployment.ErrFenced)
 			return err
 		}
 		if time.Since(since) > l.fence.limits.LogPatience && l.fence.held() {

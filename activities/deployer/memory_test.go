@@ -39,7 +39,7 @@ type memoryBuild struct {
 	started  bool
 	log      []byte
 	pieces   int
-	exit     *Exit
+	exit     *deployment.Exit
 }
 
 var errAway = errors.New("the database is away")
@@ -99,9 +99,9 @@ func (m *memory) AcquireFence(_ context.Context, ref deployment.Ref, fence uuid.
 		again := b.fence == fence
 		switch {
 		case b.started && !again && b.action == deployment.ActionDeploy:
-			return ErrAlreadyRan
+			return deployment.ErrAlreadyRan
 		case !again && time.Now().Before(b.until):
-			return ErrFenced
+			return deployment.ErrFenced
 		case !again:
 			b.acquired++
 		}
@@ -117,7 +117,7 @@ func (m *memory) AcquireFence(_ context.Context, ref deployment.Ref, fence uuid.
 func (m *memory) RenewFence(_ context.Context, ref deployment.Ref, fence uuid.UUID) error {
 	return m.with(ref, func(b *memoryBuild) error {
 		if b.fence != fence || b.exit != nil {
-			return ErrFenced
+			return deployment.ErrFenced
 		}
 		b.until = time.Now().Add(m.life)
 		b.lapse = b.until
@@ -129,7 +129,7 @@ func (m *memory) AppendLog(_ context.Context, ref deployment.Ref, fence uuid.UUI
 	return m.with(ref, func(b *memoryBuild) error {
 		switch {
 		case b.fence != fence:
-			return ErrFenced
+			return deployment.ErrFenced
 		case m.refused != nil:
 			return m.refused
 		case start+int64(len(data)) == int64(len(b.log)) && bytes.HasSuffix(b.log, data):
@@ -143,10 +143,10 @@ func (m *memory) AppendLog(_ context.Context, ref deployment.Ref, fence uuid.UUI
 	})
 }
 
-func (m *memory) StageExit(_ context.Context, ref deployment.Ref, fence uuid.UUID, exit Exit) error {
+func (m *memory) StageExit(_ context.Context, ref deployment.Ref, fence uuid.UUID, exit deployment.Exit) error {
 	return m.with(ref, func(b *memoryBuild) error {
 		if b.fence != fence {
-			return ErrFenced
+			return deployment.ErrFenced
 		}
 		b.exit, b.until = &exit, time.Now()
 		return nil
@@ -179,7 +179,7 @@ type Call struct {
 	Fence uuid.UUID
 	Start int64
 	Data  []byte
-	Exit  Exit
+	Exit  deployment.Exit
 }
 
 type Answer struct {
@@ -234,7 +234,7 @@ func (r remote) call(ctx context.Context, method string, c Call) (int64, error) 
 			return 0, done.Error
 		}
 	}
-	for _, known := range []error{ErrFenced, ErrAlreadyRan} {
+	for _, known := range []error{deployment.ErrFenced, deployment.ErrAlreadyRan} {
 		if a.Problem == known.Error() {
 			return 0, known
 		}
@@ -259,7 +259,7 @@ func (r remote) AppendLog(ctx context.Context, ref deployment.Ref, fence uuid.UU
 	return err
 }
 
-func (r remote) StageExit(ctx context.Context, ref deployment.Ref, fence uuid.UUID, exit Exit) error {
+func (r remote) StageExit(ctx context.Context, ref deployment.Ref, fence uuid.UUID, exit deployment.Exit) error {
 	_, err := r.call(ctx, "StageExit", Call{Ref: ref, Fence: fence, Exit: exit})
 	return err
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"slipway.dev/slipway/schema/deployment"
 )
 
 // tree is the deployer and everything below it.
@@ -208,7 +210,7 @@ func exitCode(status syscall.WaitStatus) int {
 
 // notStarted is the exit of a deployer that could not be started, with the
 // codes of a shell.
-func notStarted(err error) Exit {
+func notStarted(err error) deployment.Exit {
 	code := 126
 	if errors.Is(err, os.ErrNotExist) {
 		code = 127
@@ -218,5 +220,5 @@ func notStarted(err error) Exit {
 	if errors.As(err, &errno) {
 		text = strings.ToLower(errno.Error()) // no paths
 	}
-	return Exit{Code: code, Reason: "the deployer cannot be started: " + text}
+	return deployment.Exit{Code: code, Reason: "the deployer cannot be started: " + text}
 }

@@ -18,13 +18,15 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"slipway.dev/slipway/schema/deployment"
 )
 
 // order is what a supervisor is told, as one JSON document on its standard
 // input. Lines follow: "cancel" is a cancel, and the end of the input means
 // that the worker is gone.
 type order struct {
-	Job Job `json:"job"`
+	Job deployment.Job `json:"job"`
 	// Folder is the private working folder. The supervisor removes it.
 	Folder      string            `json:"folder"`
 	Database    string            `json:"database"`
@@ -46,8 +48,8 @@ const (
 	eventStarted    event = "started"     // the fence is acquired
 	eventStaged     event = "staged"      // the exit is in the database
 	eventUnstaged   event = "unstaged"    // it ended, and the exit could not be staged
-	eventFenced     event = "fenced"      // nothing ran: ErrFenced
-	eventAlreadyRan event = "already ran" // nothing ran: ErrAlreadyRan
+	eventFenced     event = "fenced"      // nothing ran: deployment.ErrFenced
+	eventAlreadyRan event = "already ran" // nothing ran: deployment.ErrAlreadyRan
 	eventCancelled  event = "cancelled"   // nothing ran: cancelled, or the worker was lost
 	eventFailed     event = "failed"      // nothing ran
 )
@@ -190,9 +192,9 @@ func (s *supervisor) acquire() (logged int64, err error) {
 // refusal is the event for an error of acquire.
 func (s *supervisor) refusal(err error) event {
 	switch {
-	case errors.Is(err, ErrFenced):
+	case errors.Is(err, deployment.ErrFenced):
 		return eventFenced
-	case errors.Is(err, ErrAlreadyRan):
+	case errors.Is(err, deployment.ErrAlreadyRan):
 		return eventAlreadyRan
 	case s.unwanted():
 		return eventCancelled
@@ -205,7 +207,7 @@ func (s *supervisor) unwanted() bool {
 }
 
 // stage tries until the exit is staged, or cannot be any more.
-func (s *supervisor) stage(ctx context.Context, exit Exit) error {
+func (s *supervisor) stage(ctx context.Context, exit deployment.Exit) error {
 	for {
 		err := s.fence.call(ctx, func(ctx context.Context) error {
 			return s.fence.journal.StageExit(ctx, s.fence.ref, s.fence.id, exit)
@@ -213,7 +215,7 @@ func (s *supervisor) stage(ctx context.Context, exit Exit) error {
 		if err == nil {
 			return nil
 		}
-		if errors.Is(err, ErrFenced) || pause(ctx, retryDelay) != nil {
+		if errors.Is(err, deployment.ErrFenced) || pause(ctx, retryDelay) != nil {
 			return fmt.Errorf("stage exit code %d of %s: %w", exit.Code, s.fence.ref, err)
 		}
 	}
@@ -221,10 +223,10 @@ func (s *supervisor) stage(ctx context.Context, exit Exit) error {
 
 // deploy runs the deployer to its end. When it returns, no process is left and
 // all output is in the log.
-func (s *supervisor) deploy() Exit {
+func (s *supervisor) deploy() deployment.Exit {
 	if s.order.Job.Nothing {
 		s.log.note("nothing was ever deployed, so there is nothing to destroy")
-		return Exit{}
+		return deployment.Exit{}
 	}
 	if s.unwanted() {
 		return s.exit(ending{status: syscall.WaitStatus(unix.SIGTERM), cancelled: s.wishes.cancel.Err() != nil, lost: true})
@@ -373,8 +375,8 @@ func (s *supervisor) drain(output *os.File, gone <-chan struct{}) {
 }
 
 // exit says what the end of a deployer means.
-func (s *supervisor) exit(e ending) Exit {
-	x := Exit{Code: exitCode(e.status)}
+func (s *supervisor) exit(e ending) deployment.Exit {
+	x := deployment.Exit{Code: exitCode(e.status)}
 	switch {
 	case x.Code == 0:
 		return x

@@ -96,18 +96,24 @@ func newHarness(t *testing.T) *harness {
 }
 
 // deploy is a job whose deployer runs a script of bash.
-func deploy(script string) Job {
+func deploy(script string) deployment.Job {
 	deployer, err := filepath.Abs("testdata/deployer")
 	if err != nil {
 		panic(err)
 	}
-	return Job{Ref: ref, Action: deployment.ActionDeploy, Configuration: []byte(script),
+	return deployment.Job{Ref: ref, Action: deployment.ActionDeploy, Configuration: []byte(script),
 		Snapshot: "/nix/store/source", Deployer: deployer}
 }
 
 func (h *harness) activities() *Activities {
+	self, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
 	a := &Activities{
-		Folder: h.folder, Command: []string{"/proc/self/exe", "supervise"}, Database: h.address,
+		// The race detector sleeps for a second at each end of a process, if
+		// it is not told otherwise.
+		Folder: h.folder, Command: []string{"/usr/bin/env", "GORACE=atexit_sleep_ms=0", self, "supervise"}, Database: h.address,
 		Environment: map[string]string{"OUT": h.out}, Limits: DefaultLimits(), Roots: h.roots,
 	}
 	if h.roots == nil {
@@ -117,7 +123,7 @@ func (h *harness) activities() *Activities {
 }
 
 // run runs a job as a worker does.
-func (h *harness) run(ctx context.Context, a *Activities, job Job) error {
+func (h *harness) run(ctx context.Context, a *Activities, job deployment.Job) error {
 	a.Jobs = oneJob(job)
 	env := h.environment(ctx, a)
 	activity := a.Deploy
@@ -139,7 +145,7 @@ func (h *harness) environment(ctx context.Context, a *Activities) *testsuite.Tes
 }
 
 // ended runs a job to its end, and returns what the memory has of it then.
-func (h *harness) ended(t *testing.T, a *Activities, job Job) memoryBuild {
+func (h *harness) ended(t *testing.T, a *Activities, job deployment.Job) memoryBuild {
 	t.Helper()
 	require.NoError(t, h.run(t.Context(), a, job))
 	b := h.memory.build(job.Ref)
@@ -150,7 +156,7 @@ func (h *harness) ended(t *testing.T, a *Activities, job Job) memoryBuild {
 
 // started runs a job in the background, and returns when its script has made
 // $OUT/ready. wait returns the error of the activity.
-func (h *harness) started(t *testing.T, ctx context.Context, a *Activities, job Job) (wait func() error) {
+func (h *harness) started(t *testing.T, ctx context.Context, a *Activities, job deployment.Job) (wait func() error) {
 	t.Helper()
 	done := make(chan error, 1)
 	go func() { done <- h.run(ctx, a, job) }()
@@ -196,9 +202,11 @@ func (h *harness) requireClean(t *testing.T) {
 	require.Empty(t, entries, "working folders are left")
 }
 
-type oneJob Job
+type oneJob deployment.Job
 
-func (j oneJob) Job(context.Context, deployment.Ref) (Job, error) { return Job(j), nil }
+func (j oneJob) Job(context.Context, deployment.Ref) (deployment.Job, error) {
+	return deployment.Job(j), nil
+}
 
 type memoryRoots struct {
 	mu    sync.Mutex
@@ -235,18 +243,18 @@ func (r *memoryRoots) Drop(_ context.Context, name string) error {
 func TestExits(t *testing.T) {
 	for name, test := range map[string]struct {
 		script string
-		want   Exit
+		want   deployment.Exit
 		log    string
 	}{
-		"success":                 {`echo out; echo err >&2`, Exit{}, "out\nerr\n"},
-		"no output":               {`exit 3`, Exit{Code: 3, Reason: "the deployer exited with 3"}, ""},
-		"last lines":              {`echo 1; echo 2; echo; echo " 3 "; echo 4; echo 5; printf 6; exit 3`, Exit{Code: 3, Reason: "the deployer exited with 3: 2\n3\n4\n5\n6"}, "1\n2\n\n 3 \n4\n5\n6\n"},
-		"exit 137":                {`echo no; exit 137`, Exit{Code: 137, Reason: "the deployer exited with 137: no"}, "no\n"},
-		"killed":                  {`echo no; kill -9 $$`, Exit{Code: 137, Reason: "the deployer was ended by SIGKILL: no"}, "no\n"},
-		"a signal":                {`kill -SEGV $$`, Exit{Code: 139, Reason: "the deployer was ended by SIGSEGV"}, ""},
-		"stdin":                   {`cat; echo $?`, Exit{}, "0\n"},
-		"not printable":           {`printf 'a\0b\xff\033[1mc\033[0m\033]0;x\a\n'`, Exit{}, `a\x00b\xffc\x1b]0;x\x07` + "\n"},
-		"signals are not ignored": {`trap`, Exit{}, ""},
+		"success":                 {`echo out; echo err >&2`, deployment.Exit{}, "out\nerr\n"},
+		"no output":               {`exit 3`, deployment.Exit{Code: 3, Reason: "the deployer exited with 3"}, ""},
+		"last lines":              {`echo 1; echo 2; echo; echo " 3 "; echo 4; echo 5; printf 6; exit 3`, deployment.Exit{Code: 3, Reason: "the deployer exited with 3: 2\n3\n4\n5\n6"}, "1\n2\n\n 3 \n4\n5\n6\n"},
+		"exit 137":                {`echo no; exit 137`, deployment.Exit{Code: 137, Reason: "the deployer exited with 137: no"}, "no\n"},
+		"killed":                  {`echo no; kill -9 $$`, deployment.Exit{Code: 137, Reason: "the deployer was ended by SIGKILL: no"}, "no\n"},
+		"a signal":                {`kill -SEGV $$`, deployment.Exit{Code: 139, Reason: "the deployer was ended by SIGSEGV"}, ""},
+		"stdin":                   {`cat; echo $?`, deployment.Exit{}, "0\n"},
+		"not printable":           {`printf 'a\0b\xff\033[1mc\033[0m\033]0;x\a\n'`, deployment.Exit{}, `a\x00b\xffc\x1b]0;x\x07` + "\n"},
+		"signals are not ignored": {`trap`, deployment.Exit{}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHarness(t)
@@ -261,11 +269,11 @@ func TestNotStarted(t *testing.T) {
 	h := newHarness(t)
 	job := deploy("")
 	job.Deployer = "/nix/store/is-not-here"
-	require.Equal(t, Exit{Code: 127, Reason: "the deployer cannot be started: no such file or directory"}, *h.ended(t, h.activities(), job).exit)
+	require.Equal(t, deployment.Exit{Code: 127, Reason: "the deployer cannot be started: no such file or directory"}, *h.ended(t, h.activities(), job).exit)
 
 	h.memory.builds[ref] = &memoryBuild{action: deployment.ActionDeploy}
 	job.Deployer = "/etc/passwd"
-	require.Equal(t, Exit{Code: 126, Reason: "the deployer cannot be started: permission denied"}, *h.ended(t, h.activities(), job).exit)
+	require.Equal(t, deployment.Exit{Code: 126, Reason: "the deployer cannot be started: permission denied"}, *h.ended(t, h.activities(), job).exit)
 }
 
 func TestReasonIsShort(t *testing.T) {
@@ -281,6 +289,7 @@ func TestReasonIsShort(t *testing.T) {
 func TestSurroundings(t *testing.T) {
 	h := newHarness(t)
 	a := h.activities()
+	a.Command = []string{"/proc/self/exe", "supervise"}
 	a.Environment["EXTRA"] = "is here"
 	a.Environment["HOME"] = "/is/not/taken"
 	b := h.ended(t, a, deploy(`
@@ -294,7 +303,7 @@ func TestSurroundings(t *testing.T) {
 		read -r pid _ _ _ group session _ < /proc/$$/stat; echo $pid $group $session > $OUT/session
 		mkdir -p tmp/copy && touch tmp/copy/file && chmod 0500 tmp/copy
 	`))
-	require.Equal(t, Exit{}, *b.exit, string(b.log))
+	require.Equal(t, deployment.Exit{}, *b.exit, string(b.log))
 
 	folder := strings.TrimSpace(h.read(t, "pwd"))
 	env := map[string]string{}
@@ -337,7 +346,7 @@ func TestLongLine(t *testing.T) {
 		perl -e '$| = 1; my $a = "a" x 65536; print $a for 1 .. 16384; print "\n"'
 		grep VmHWM /proc/$PPID/status | tr -dc 0-9 > $OUT/peak
 		echo end`))
-	require.Equal(t, Exit{}, *b.exit)
+	require.Equal(t, deployment.Exit{}, *b.exit)
 	require.Equal(t, strings.Repeat("a", 16<<10)+" [… line cut at 16 KiB]\nend\n", string(b.log))
 	peak, err := strconv.Atoi(h.read(t, "peak"))
 	require.NoError(t, err)
@@ -350,7 +359,7 @@ func TestLogLimit(t *testing.T) {
 	a := h.activities()
 	a.Limits.Log = 1 << 20
 	b := h.ended(t, a, deploy(`yes 0123456789abcde | head -c 8M; echo last words; exit 4`))
-	require.Equal(t, Exit{Code: 4, Reason: "the deployer exited with 4: " + strings.Repeat("0123456789abcde\n", 4) + "last words"}, *b.exit)
+	require.Equal(t, deployment.Exit{Code: 4, Reason: "the deployer exited with 4: " + strings.Repeat("0123456789abcde\n", 4) + "last words"}, *b.exit)
 	kept, note, _ := strings.Cut(string(b.log), "[")
 	require.Equal(t, "the log ends here: it has reached 1 MiB]\n", note)
 	require.Len(t, kept, 1<<20)
@@ -375,7 +384,7 @@ const daemon = `daemon() { ( setsid bash -c '( trap "" TERM HUP INT; echo $BASHP
 func TestDaemonThatKeepsTheOutput(t *testing.T) {
 	h := newHarness(t)
 	b := h.ended(t, h.activities(), deploy(daemon+`daemon; echo done`))
-	require.Equal(t, Exit{}, *b.exit)
+	require.Equal(t, deployment.Exit{}, *b.exit)
 	require.Contains(t, string(b.log), "done\n")
 	require.Contains(t, string(b.log), "[processes that the deployer left running are ended: 1]\n")
 }
@@ -390,7 +399,7 @@ func TestOutputIsHeldByAnother(t *testing.T) {
 	require.NoError(t, os.WriteFile(h.path("go"), nil, 0o600))
 	require.NoError(t, wait())
 	b := h.memory.build(ref)
-	require.Equal(t, Exit{}, *b.exit)
+	require.Equal(t, deployment.Exit{}, *b.exit)
 	require.Len(t, b.log, 1<<20)
 }
 
@@ -421,12 +430,12 @@ func TestForkStorm(t *testing.T) {
 func TestCancel(t *testing.T) {
 	for name, test := range map[string]struct {
 		script string
-		want   Exit
+		want   deployment.Exit
 	}{
-		"stops":             {`touch $OUT/ready; exec sleep 1000`, Exit{Code: 143, Reason: "cancelled", Cancelled: true}},
-		"stops with a code": {`trap 'exit 9' TERM; touch $OUT/ready; while :; do sleep 0.01; done`, Exit{Code: 9, Reason: "cancelled", Cancelled: true}},
-		"succeeds":          {`trap 'exit 0' TERM; touch $OUT/ready; while :; do sleep 0.01; done`, Exit{}},
-		"hangs":             {daemon + `daemon; trap '' TERM; touch $OUT/ready; while :; do sleep 0.01; done`, Exit{Code: 137, Reason: "cancelled", Cancelled: true}},
+		"stops":             {`touch $OUT/ready; exec sleep 1000`, deployment.Exit{Code: 143, Reason: "cancelled", Cancelled: true}},
+		"stops with a code": {`trap 'exit 9' TERM; touch $OUT/ready; while :; do sleep 0.01; done`, deployment.Exit{Code: 9, Reason: "cancelled", Cancelled: true}},
+		"succeeds":          {`trap 'exit 0' TERM; touch $OUT/ready; while :; do sleep 0.01; done`, deployment.Exit{}},
+		"hangs":             {daemon + `daemon; trap '' TERM; touch $OUT/ready; while :; do sleep 0.01; done`, deployment.Exit{Code: 137, Reason: "cancelled", Cancelled: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHarness(t)
@@ -454,7 +463,7 @@ func TestCancelBySignal(t *testing.T) {
 	require.NotEmpty(t, h.marked(), "SIGINT or SIGHUP ended it")
 	require.NoError(t, syscall.Kill(pid, syscall.SIGTERM))
 	require.NoError(t, wait())
-	require.Equal(t, Exit{Code: 143, Reason: "cancelled", Cancelled: true}, *h.memory.build(ref).exit)
+	require.Equal(t, deployment.Exit{Code: 143, Reason: "cancelled", Cancelled: true}, *h.memory.build(ref).exit)
 }
 
 func (h *harness) pid(t *testing.T, name string) int {
@@ -472,7 +481,7 @@ func TestWorkerStops(t *testing.T) {
 	cancel(worker.ErrWorkerShutdown)
 	require.NoError(t, wait())
 	h.requireClean(t)
-	require.Equal(t, Exit{Code: 143, Reason: "the worker that ran the deployer was lost"}, *h.memory.build(ref).exit)
+	require.Equal(t, deployment.Exit{Code: 143, Reason: "the worker that ran the deployer was lost"}, *h.memory.build(ref).exit)
 }
 
 // killWorker runs a script below a worker process of its own and kills that
@@ -491,7 +500,7 @@ func TestWorkerIsKilled(t *testing.T) {
 	h.killWorker(t, daemon+`daemon; trap '' TERM; touch $OUT/ready; while :; do sleep 0.01; done`)
 	require.Eventually(t, func() bool { return h.memory.build(ref).exit != nil }, 10*time.Second, 10*time.Millisecond)
 	require.Empty(t, h.marked())
-	require.Equal(t, Exit{Code: 137, Reason: "the worker that ran the deployer was lost"}, *h.memory.build(ref).exit)
+	require.Equal(t, deployment.Exit{Code: 137, Reason: "the worker that ran the deployer was lost"}, *h.memory.build(ref).exit)
 	require.Eventually(t, func() bool { entries, err := os.ReadDir(h.folder); return err == nil && len(entries) == 0 },
 		10*time.Second, 10*time.Millisecond, "the supervisor left the working folder")
 }
@@ -501,7 +510,7 @@ func TestWorkerIsKilledAndTheDeployerSucceeds(t *testing.T) {
 	h := newHarness(t)
 	h.killWorker(t, `trap 'exit 0' TERM; touch $OUT/ready; while :; do sleep 0.01; done`)
 	require.Eventually(t, func() bool { return h.memory.build(ref).exit != nil }, 10*time.Second, 10*time.Millisecond)
-	require.Equal(t, Exit{}, *h.memory.build(ref).exit)
+	require.Equal(t, deployment.Exit{}, *h.memory.build(ref).exit)
 }
 
 // stubborn is a deployer with a daemon that notes the time as long as it runs.
@@ -562,7 +571,7 @@ func TestDatabaseIsAwayForLong(t *testing.T) {
 	require.NoError(t, wait())
 	b := h.memory.build(ref)
 	require.Less(t, h.lastAlive(t), b.lapse.Add(-time.Second), "it ran when its fence was about to lapse")
-	require.Equal(t, Exit{Code: 137, Reason: "the deployer was killed because the database could not be reached for 1.5s"}, *b.exit)
+	require.Equal(t, deployment.Exit{Code: 137, Reason: "the deployer was killed because the database could not be reached for 1.5s"}, *b.exit)
 	h.requireClean(t)
 }
 
@@ -577,7 +586,7 @@ func TestDatabaseIsAwayForShort(t *testing.T) {
 	require.NoError(t, os.WriteFile(h.path("go"), nil, 0o600))
 	require.NoError(t, wait())
 	b := h.memory.build(ref)
-	require.Equal(t, Exit{}, *b.exit)
+	require.Equal(t, deployment.Exit{}, *b.exit)
 	require.Equal(t, strings.Repeat("0123456789abcde\n", 1<<16), string(b.log))
 }
 
@@ -593,7 +602,7 @@ func TestExitIsStagedLate(t *testing.T) {
 	require.NoError(t, os.WriteFile(h.path("go"), nil, 0o600))
 	require.NoError(t, wait())
 	b := h.memory.build(ref)
-	require.Equal(t, Exit{}, *b.exit)
+	require.Equal(t, deployment.Exit{}, *b.exit)
 	require.Contains(t, string(b.log), "done\n")
 }
 
@@ -602,7 +611,7 @@ func TestAnswersAreLost(t *testing.T) {
 	h := newHarness(t)
 	h.memory.loses = 3
 	b := h.ended(t, h.activities(), deploy(`echo one; sleep 0.2; echo two`))
-	require.Equal(t, Exit{}, *b.exit)
+	require.Equal(t, deployment.Exit{}, *b.exit)
 	require.Equal(t, "one\ntwo\n", string(b.log))
 	require.Equal(t, 1, b.acquired)
 }
@@ -614,7 +623,7 @@ func TestFenceIsLost(t *testing.T) {
 	wait := h.started(t, t.Context(), a, deploy(stubborn))
 	h.memory.steal(ref)
 	stolen := time.Now()
-	require.ErrorContains(t, wait(), ErrFenced.Error())
+	require.ErrorContains(t, wait(), deployment.ErrFenced.Error())
 	require.WithinRange(t, h.lastAlive(t), stolen.Add(-time.Second), stolen.Add(3*time.Second))
 	require.Nil(t, h.memory.build(ref).exit)
 	h.requireClean(t)
@@ -646,7 +655,7 @@ func TestTwoSupervisors(t *testing.T) {
 		require.ErrorAs(t, h.run(t.Context(), h.activities(), job), &refused)
 		require.True(t, refused.NonRetryable())
 		require.Equal(t, map[deployment.Action]string{
-			deployment.ActionDeploy: ErrorAlreadyRan, deployment.ActionDestroy: wire.ErrorFenceHeld,
+			deployment.ActionDeploy: wire.ErrorAlreadyRan, deployment.ActionDestroy: wire.ErrorFenceHeld,
 		}[action], refused.Type())
 		require.NoError(t, os.WriteFile(h.path("go"), nil, 0o600))
 		require.NoError(t, wait())
@@ -663,15 +672,15 @@ func TestDestroyRunsAgain(t *testing.T) {
 	job.Action = deployment.ActionDestroy
 	require.Equal(t, 1, h.ended(t, h.activities(), job).exit.Code)
 	b := h.ended(t, h.activities(), job)
-	require.Equal(t, Exit{}, *b.exit)
+	require.Equal(t, deployment.Exit{}, *b.exit)
 	require.Equal(t, "destroy\ndestroy\n", string(b.log))
 }
 
 func TestNothingToDestroy(t *testing.T) {
 	h := newHarness(t)
 	h.memory.builds[ref].action = deployment.ActionDestroy
-	b := h.ended(t, h.activities(), Job{Ref: ref, Action: deployment.ActionDestroy, Nothing: true})
-	require.Equal(t, Exit{}, *b.exit)
+	b := h.ended(t, h.activities(), deployment.Job{Ref: ref, Action: deployment.ActionDestroy, Nothing: true})
+	require.Equal(t, deployment.Exit{}, *b.exit)
 	require.Equal(t, "[nothing was ever deployed, so there is nothing to destroy]\n", string(b.log))
 	require.Empty(t, h.roots.paths)
 }

@@ -26,12 +26,12 @@ func superviseCommand() *cobra.Command {
 	}
 }
 
-// openJournal opens the database for one supervisor: a connection for the
-// fence and one for the log.
+// openJournal opens the database for one supervisor: connections for the fence,
+// the log and the exit, none of which may wait for another.
 func openJournal(ctx context.Context, url string) (deployer.Journal, func(), error) {
-	s, err := store.Open(ctx, url, 2)
+	s, err := store.Open(ctx, url, 3)
 	if err != nil {
 		return nil, nil, err
 	}
-	return tmpJournal{s}, s.Close, nil
+	return s, s.Close, nil
 }

@@ -10,8 +10,6 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
-	"golang.org/x/text/language"
-	"golang.org/x/text/message"
 )
 
 // Problem is one thing that is wrong with a configuration.
@@ -57,7 +55,7 @@ func (s *Schema) Validate(value any) []Problem {
 	if err := s.compiled.Validate(value); err == nil || !errors.As(err, &invalid) {
 		return nil
 	}
-	problems := leaves(nil, invalid)
+	problems := leaves(nil, "", invalid)
 	slices.SortStableFunc(problems, func(a, b Problem) int {
 		return cmp.Or(strings.Compare(a.Path, b.Path), strings.Compare(a.Message, b.Message))
 	})
@@ -65,8 +63,8 @@ func (s *Schema) Validate(value any) []Problem {
 }
 
 // leaves collects the errors that have no cause of their own: what a person
-// can act on.
-func leaves(problems []Problem, e *jsonschema.ValidationError) []Problem {
+// can act on. within is the place of the error that e is a cause of.
+func leaves(problems []Problem, within string, e *jsonschema.ValidationError) []Problem {
 	path := ""
 	for _, token := range e.InstanceLocation {
 		path = Pointer(path, token)
@@ -79,12 +77,19 @@ func leaves(problems []Problem, e *jsonschema.ValidationError) []Problem {
 		return append(problems, alternatives(path, e)...)
 	case *kind.AnyOf:
 		return append(problems, alternatives(path, e)...)
+	case *kind.PropertyNames:
+		// The library shares the memory of this location with others, so it
+		// may say anything by now (jsonschema v6.0.3).
+		return append(problems, Problem{within, fmt.Sprintf("has a member whose name is not allowed: %.100q", k.Property)})
+	case *kind.Contains, *kind.MinContains:
+		// Their causes are about single items, any of which could be the one.
+		return append(problems, Problem{path, "does not hold the items that it must hold"})
 	}
 	if len(e.Causes) == 0 {
 		return append(problems, explain(path, e.ErrorKind)...)
 	}
 	for _, cause := range e.Causes {
-		problems = leaves(problems, cause)
+		problems = leaves(problems, path, cause)
 	}
 	return problems
 }
@@ -95,9 +100,9 @@ func alternatives(path string, e *jsonschema.ValidationError) []Problem {
 	if len(e.Causes) == 0 {
 		return []Problem{{path, "matches none of the allowed forms"}}
 	}
-	best := leaves(nil, e.Causes[0])
+	best := leaves(nil, path, e.Causes[0])
 	for _, cause := range e.Causes[1:] {
-		if other := leaves(nil, cause); depth(other) > depth(best) || depth(other) == depth(best) && len(other) < len(best) {
+		if other := leaves(nil, path, cause); depth(other) > depth(best) || depth(other) == depth(best) && len(other) < len(best) {
 			best = other
 		}
 	}
@@ -172,29 +177,18 @@ func explain(path string, k jsonschema.ErrorKind) []Problem {
 		return one("items %d and %d are equal, all must differ", k.Duplicates[0], k.Duplicates[1])
 	case *kind.FalseSchema:
 		return one("is not allowed here")
-	case *kind.PropertyNames, *kind.Not, *kind.Contains, *kind.MinContains, *kind.MaxContains,
-		*kind.DependentRequired, *kind.Dependency, *kind.AdditionalItems:
-		return one("%s", plain(k))
+	case *kind.DependentRequired:
+		return one("needs %s beside %s", strings.Join(k.Missing, ", "), k.Prop)
+	case *kind.Dependency:
+		return one("needs %s beside %s", strings.Join(k.Missing, ", "), k.Prop)
+	case *kind.Not:
+		return one("is of a form that is not allowed here")
+	case *kind.MaxContains:
+		return one("holds more of the items than the %d that it may hold", k.Want)
+	case *kind.AdditionalItems:
+		return one("has %d items too many", k.Count)
 	default:
 		return one("does not match the schema (%s)", strings.Join(k.KeywordPath(), "/"))
-	}
-}
-
-// plain words an error kind by its keyword: its own text could hold a value.
-func plain(k jsonschema.ErrorKind) string {
-	switch k := k.(type) {
-	case *kind.DependentRequired:
-		return fmt.Sprintf("needs %s beside %s", strings.Join(k.Missing, ", "), k.Prop)
-	case *kind.Dependency:
-		return fmt.Sprintf("needs %s beside %s", strings.Join(k.Missing, ", "), k.Prop)
-	case *kind.Not:
-		return "is of a form that is not allowed here"
-	case *kind.PropertyNames:
-		return "has a member whose name is not allowed"
-	case *kind.Contains, *kind.MinContains, *kind.MaxContains:
-		return "does not hold the items that it must hold"
-	default:
-		return k.LocalizedString(message.NewPrinter(language.English))
 	}
 }
 

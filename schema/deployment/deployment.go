@@ -225,17 +225,18 @@ var (
 	ErrAlreadyRan = errors.New("a deployer has run for this build before")
 )
 
-// Job is what a deployer is run with.
+// Job is one run of a deployer.
 type Job struct {
-	Ref
-	Action        Action
-	Configuration json.RawMessage
-	// Snapshot is the store path of the module source.
-	Snapshot string
-	// Deployer is the path of the realised deployer.
-	Deployer string
-	// Nothing: a destroy of a deployment that no deployer has touched.
-	Nothing bool
+	Ref           Ref             `json:"ref"`
+	Action        Action          `json:"action"`
+	Configuration json.RawMessage `json:"configuration"` // without secret values
+	// Snapshot is the store path of the module source, Deployer the path of
+	// its realised deployer.
+	Snapshot string `json:"snapshot"`
+	Deployer string `json:"deployer"`
+	// Nothing: a destroy where no deployer ever started. It succeeds, and runs
+	// nothing.
+	Nothing bool `json:"nothing"`
 }
 
 // Exit is how a deployer ended. It is staged with the build before anybody

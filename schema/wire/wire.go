@@ -59,6 +59,9 @@ const (
 	ErrorSourceFailed         = "SourceFailed"
 	// ErrorFenceHeld: a deployer may still run; ask again later.
 	ErrorFenceHeld = "FenceHeld"
+	// ErrorAlreadyRan: a deploy whose deployer was started before never runs
+	// again. What became of it is staged with the build, or will not be.
+	ErrorAlreadyRan = "AlreadyRan"
 )
 
 // SubmitInput starts a Submit workflow.

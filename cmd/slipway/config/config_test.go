@@ -1,0 +1,51 @@
+package config_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+
+	"slipway.dev/slipway/cmd/slipway/config"
+)
+
+func TestFlagsOverEnvironmentOverDefaults(t *testing.T) {
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	config.AddFlags(flags)
+	require.NoError(t, flags.Parse([]string{"--nix-timeout", "5s"}))
+	c, values, err := config.Read([]string{
+		"SLIPWAY_NIX_TIMEOUT=7s", "SLIPWAY_NIX_MEMORY=512MiB", "SLIPWAY_DATABASE_URL=postgres://u:hunter2@h/d", "HOME=/",
+		`SLIPWAY_TRUSTED_ISSUERS=[{"issuer":"i","audience":"a","jwksFile":"/f"}]`, "SLIPWAY_DEPLOYER_ENV=A, B",
+	}, flags)
+	require.NoError(t, err)
+	require.Equal(t, 5*time.Second, c.NixTimeout)
+	require.EqualValues(t, 512<<20, c.NixMemory)
+	require.Equal(t, ":8082", c.Listen)
+	require.Equal(t, []string{"A", "B"}, c.DeployerEnv)
+	require.Len(t, c.TrustedIssuers, 1)
+	from := map[string]string{}
+	for _, v := range values {
+		require.NotContains(t, v.Shown(), "hunter2")
+		from[v.Env] = v.From
+	}
+	require.Equal(t, "flag", from["SLIPWAY_NIX_TIMEOUT"])
+	require.Equal(t, "environment", from["SLIPWAY_NIX_MEMORY"])
+	require.Equal(t, "default", from["SLIPWAY_LISTEN"])
+}
+
+func TestBadValuesAreAllNamed(t *testing.T) {
+	_, values, err := config.Read([]string{
+		"SLIPWAY_NIX_SLOT=2", "SLIPWAY_NIX_SLOTS=0", "SLIPWAY_NIX_TIMEOUT=soon", "SLIPWAY_NIX_MEMORY=lots", "SLIPWAY_LISTEN=8082",
+		"SLIPWAY_TRUSTED_ISSUERS={}", "SLIPWAY_LOG_LEVEL=loud", "SLIPWAY_DEPLOYER_ENV=SLIPWAY_TOKEN", "SLIPWAY_TOKEN=of-a-client",
+	}, nil)
+	for _, want := range []string{
+		"SLIPWAY_NIX_SLOT: there is no such setting", "SLIPWAY_NIX_SLOTS (0, from environment): is not a whole number",
+		"SLIPWAY_NIX_TIMEOUT (soon", "SLIPWAY_NIX_MEMORY (lots", "SLIPWAY_LISTEN (8082", "SLIPWAY_TRUSTED_ISSUERS ({}",
+		"SLIPWAY_LOG_LEVEL (loud", "is not handed on",
+	} {
+		require.ErrorContains(t, err, want)
+	}
+	require.NotContains(t, err.Error(), "of-a-client")
+	require.ErrorContains(t, config.Require(values, "SLIPWAY_DATABASE_URL", "SLIPWAY_SOURCE"), "SLIPWAY_SOURCE is not set")
+}

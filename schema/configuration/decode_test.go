@@ -1,0 +1,67 @@
+package configuration_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"slipway.dev/slipway/schema/configuration"
+)
+
+func TestDecodeRefuses(t *testing.T) {
+	for name, c := range map[string]struct{ in, want string }{
+		"nothing":            {"", "it ends too early"},
+		"half":               {`{"a":`, "it ends too early"},
+		"not JSON":           {"{a:1}", "not JSON"},
+		"a trailing comma":   {`{"a":[1,]}`, "not JSON"},
+		"a missing comma":    {`[1 2]`, "not JSON"},
+		"two documents":      {`{} {}`, "more than one JSON document"},
+		"a trailing word":    {`{} x`, "more than one JSON document"},
+		"a key twice":        {`{"a":{"b":1,"b":2}}`, "at /a/b: the key is there twice"},
+		"an escaped twin":    {`{"a":1,"\u0061":2}`, "at /a: the key is there twice"},
+		"not UTF-8":          {"{\"a\":\"\xff\"}", "not UTF-8"},
+		"NUL":                {`{"a":["\u0000"]}`, "at /a/0: a string holds the character NUL"},
+		"NUL in a key":       {`{"\u0000":1}`, "a string holds the character NUL"},
+		"a large integer":    {`{"n":9223372036854775808}`, "at /n: an integer has at most 64 bits"},
+		"a large float":      {`{"n":1e999}`, "at /n: the number is out of the range"},
+		"101 levels":         {strings.Repeat("[", 101) + strings.Repeat("]", 101), "nested deeper than 100 levels"},
+		"10,000 levels":      {strings.Repeat(`{"a":`, 10_000) + "1" + strings.Repeat("}", 10_000), "nested deeper than 100 levels"},
+		"a million brackets": {strings.Repeat("[", 1_000_000), "nested deeper than 100 levels"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := configuration.Decode([]byte(c.in))
+			require.ErrorContains(t, err, c.want)
+			require.Less(t, len(err.Error()), 500)
+		})
+	}
+}
+
+func TestDecodeKeepsNumbersAsWritten(t *testing.T) {
+	value, err := configuration.Decode([]byte(` {"b":1.0, "a":[1,1e2,-0,9223372036854775807], "c":"<&\u2028é"} `))
+	require.NoError(t, err)
+	canonical, err := configuration.Canonical(value)
+	require.NoError(t, err)
+	require.Equal(t, `{"a":[1,1e2,-0,9223372036854775807],"b":1.0,"c":"<&\u2028é"}`, string(canonical))
+}
+
+func TestDecodeTakesTheDeepest(t *testing.T) {
+	_, err := configuration.Decode([]byte(strings.Repeat("[", 100) + strings.Repeat("]", 100)))
+	require.NoError(t, err)
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(`{"a":[1,{"b":null}],"c":"d"}`))
+	f.Add([]byte(`[1e5,-0.0,"\ud800"]`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		value, err := configuration.Decode(data)
+		if err != nil {
+			return
+		}
+		canonical, err := configuration.Canonical(value)
+		require.NoError(t, err)
+		again, err := configuration.Decode(canonical)
+		require.NoError(t, err)
+		require.Equal(t, value, again)
+	})
+}

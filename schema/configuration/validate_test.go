@@ -1,0 +1,147 @@
+package configuration_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"slipway.dev/slipway/schema/configuration"
+)
+
+func compile(t *testing.T, schema string) *configuration.Schema {
+	t.Helper()
+	s, err := configuration.Compile(json.RawMessage(schema))
+	require.NoError(t, err)
+	return s
+}
+
+func decode(t *testing.T, text string) any {
+	t.Helper()
+	value, err := configuration.Decode([]byte(text))
+	require.NoError(t, err)
+	return value
+}
+
+func TestValidateReportsEveryProblemWithoutValues(t *testing.T) {
+	s := compile(t, `{
+		"type": "object", "additionalProperties": false, "required": ["domain", "size"],
+		"properties": {
+			"domain": {"type": "string", "pattern": "^[a-z.]+$", "minLength": 3, "maxLength": 5},
+			"size": {"type": "integer", "minimum": 1, "maximum": 10, "multipleOf": 2},
+			"below": {"exclusiveMaximum": 5}, "above": {"exclusiveMinimum": 5},
+			"kind": {"enum": ["a", "b"]}, "one": {"const": 1},
+			"tags": {"type": "array", "items": {"type": "string"}, "uniqueItems": true, "minItems": 1, "maxItems": 2},
+			"never": false,
+			"map": {"type": "object", "minProperties": 1, "maxProperties": 1, "propertyNames": {"maxLength": 2}, "dependentRequired": {"x": ["y"]}},
+			"some": {"contains": {"const": 1}}, "not": {"not": {"type": "string"}},
+			"either": {"oneOf": [{"type": "string"}, {"type": "object", "required": ["deep"], "properties": {"deep": {"type": "string"}}}]}
+		}}`)
+	problems := s.Validate(decode(t, `{
+		"domain": "SECRET-VALUE", "size": 17, "below": 5, "above": 5, "kind": "SECRET-VALUE", "one": "SECRET-VALUE",
+		"tags": ["SECRET-VALUE", "SECRET-VALUE", 3], "never": "SECRET-VALUE", "map": {"x": 1, "long": 2}, "some": [2],
+		"not": "SECRET-VALUE", "either": {"deep": 1}, "extra/~": 1}`))
+	got := map[string][]string{}
+	for _, p := range problems {
+		require.NotContains(t, p.Message, "SECRET-VALUE")
+		got[p.Path] = append(got[p.Path], p.Message)
+	}
+	require.Equal(t, map[string][]string{
+		"/domain":      {"does not match the pattern ^[a-z.]+$", "has 12 characters, at most 5 are allowed"},
+		"/size":        {"is not a multiple of 2", "is too large, the most allowed is 10"},
+		"/below":       {"is too large, it must be less than 5"},
+		"/above":       {"is too small, it must be more than 5"},
+		"/kind":        {`is not one of the allowed values: ["a","b"]`},
+		"/one":         {"is not the only allowed value: 1"},
+		"/tags":        {"has 3 items, at most 2 are allowed", "items 0 and 1 are equal, all must differ"},
+		"/tags/2":      {"is number, allowed: string"},
+		"/never":       {"is not allowed here"},
+		"/map":         {"has 2 members, at most 1 are allowed", `has a member whose name is not allowed: "long"`, "needs y beside x"},
+		"/some":        {"does not hold the items that it must hold"},
+		"/not":         {"is of a form that is not allowed here"},
+		"/either":      {"matches none of the 2 allowed forms"},
+		"/either/deep": {"is number, allowed: string"},
+		"/extra~1~0":   {"is not a known member here"},
+	}, got)
+	require.Equal(t, []configuration.Problem{{Path: "/size", Message: "is required"}}, s.Validate(decode(t, `{"domain":"abc"}`)))
+	require.Empty(t, s.Validate(decode(t, `{"domain":"abc","size":4}`)))
+}
+
+func TestCompileRefuses(t *testing.T) {
+	for _, schema := range []string{"", "[]", `"x"`, `{"type": "no such"}`, `{"$ref": "#/missing"}`, `{"$ref": "https://example.org/other"}`, `{"pattern": "("}`} {
+		_, err := configuration.Compile(json.RawMessage(schema))
+		require.Error(t, err, schema)
+	}
+}
+
+const secretSchema = `{
+	"type": "object",
+	"properties": {"vm": {"$ref": "#/$defs/branch"}},
+	"$defs": {
+		"branch": {"type": "object", "properties": {"applications": {"type": "object", "properties": {
+			"forum": {"allOf": [{"$ref": "#/$defs/forum"}], "unevaluatedProperties": false},
+			"wiki": {"type": "object", "additionalProperties": false, "properties": {"title": {"type": "string"}, "secretsSet": {"type": "array"}}}
+		}}}},
+		"forum": {"type": "object", "required": ["title", "apiKey"], "properties": {
+			"title": {"type": "string"},
+			"apiKey": {"type": "string", "format": "password", "writeOnly": true},
+			"smtp": {"type": "object", "required": ["password"], "properties": {
+				"host": {"type": "string"}, "password": {"type": "string", "format": "password", "writeOnly": true}}},
+			"accounts": {"type": "array", "items": {"properties": {"key": {"format": "password", "writeOnly": true}}}},
+			"peers": {"type": "object", "patternProperties": {"^secret-": {"format": "password", "writeOnly": true}, "^plain-": {"type": "string"}}},
+			"secretsSet": {"type": "array", "items": {"type": "string"}, "readOnly": true},
+			"secretsClear": {"type": "array", "items": {"type": "string"}}
+		}}
+	}}`
+
+func TestSplitTakesSecretsOut(t *testing.T) {
+	s := compile(t, secretSchema)
+	in := decode(t, `{"vm":{"applications":{
+		"forum":{"title":"t","apiKey":"k1","smtp":{"host":"h","password":"k2"},"accounts":[{"key":"k3","name":"n"},{"key":""}],
+			"peers":{"secret-a":"k4","plain-b":"b"},"secretsSet":["lie"],"secretsClear":["smtp.password"]},
+		"wiki":{"title":"w","secretsSet":["kept: not readOnly here"]}}}}`)
+	before, err := configuration.Canonical(in)
+	require.NoError(t, err)
+	rest, secrets := s.Split(in)
+	after, err := configuration.Canonical(in)
+	require.NoError(t, err)
+	require.Equal(t, string(before), string(after), "the argument is not changed")
+
+	got, err := configuration.Canonical(rest)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"vm":{"applications":{
+		"forum":{"title":"t","smtp":{"host":"h"},"accounts":[{"name":"n"},{}],"peers":{"plain-b":"b"},"secretsClear":["smtp.password"]},
+		"wiki":{"title":"w","secretsSet":["kept: not readOnly here"]}}}}`, string(got))
+	require.Equal(t, []configuration.Secret{
+		{Path: "/vm/applications/forum/accounts/0/key", Application: "forum", Field: "accounts.0.key", Value: "k3"},
+		{Path: "/vm/applications/forum/apiKey", Application: "forum", Field: "apiKey", Value: "k1"},
+		{Path: "/vm/applications/forum/peers/secret-a", Application: "forum", Field: "peers.secret-a", Value: "k4"},
+		{Path: "/vm/applications/forum/smtp/password", Application: "forum", Field: "smtp.password", Value: "k2"},
+	}, secrets)
+	require.Empty(t, s.Validate(rest), "a secret is not required")
+}
+
+func TestSplitSurvivesCyclesAndBadReferences(t *testing.T) {
+	s := compile(t, `{"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/b"}, {"type": "object"}]}, "b": {"properties": {"x": {"$ref": "#/$defs/a"}, "s": {"writeOnly": true, "format": "password"}}}}}`)
+	deep := strings.Repeat(`{"x":`, 50) + `{"s":"v"}` + strings.Repeat("}", 50)
+	_, secrets := s.Split(decode(t, deep))
+	require.Len(t, secrets, 1)
+}
+
+func FuzzSplitAndValidate(f *testing.F) {
+	s, err := configuration.Compile(json.RawMessage(secretSchema))
+	require.NoError(f, err)
+	f.Add([]byte(`{"vm":{"applications":{"forum":{"apiKey":"canary"}}}}`))
+	f.Add([]byte(`{"vm":[{"applications":null}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		value, err := configuration.Decode(data)
+		if err != nil {
+			return
+		}
+		rest, _ := s.Split(value)
+		s.Validate(rest)
+		_, again := s.Split(rest)
+		require.Empty(t, again, "nothing secret is left")
+	})
+}
