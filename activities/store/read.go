@@ -302,6 +302,6 @@ func (s *Store) Job(ctx context.Context, ref deployment.Ref) (deployment.Job, er
 	if err != nil {
 		return job, fmt.Errorf("read what build %s deploys: %w", ref, orUnknown(err))
 	}
-	job.Configuration = json.RawMessage(configuration)
+	job.Configuration = []byte(configuration)
 	return job, nil
 }

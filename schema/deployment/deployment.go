@@ -227,9 +227,9 @@ var (
 
 // Job is one run of a deployer.
 type Job struct {
-	Ref           Ref             `json:"ref"`
-	Action        Action          `json:"action"`
-	Configuration json.RawMessage `json:"configuration"` // without secret values
+	Ref           Ref    `json:"ref"`
+	Action        Action `json:"action"`
+	Configuration []byte `json:"configuration"` // canonical JSON without secret values
 	// Snapshot is the store path of the module source, Deployer the path of
 	// its realised deployer.
 	Snapshot string `json:"snapshot"`
