@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"slipway.dev/slipway/activities/nix"
 )
@@ -36,28 +35,4 @@ func (r roots) Names(context.Context) ([]string, error) {
 
 func (r roots) Drop(_ context.Context, name string) error {
 	return os.RemoveAll(filepath.Join(r.folder, name))
-}
-
-// deployerEnvironment is what the named variables of our own environment hold.
-func deployerEnvironment(names []string) map[string]string {
-	environment := map[string]string{}
-	for _, name := range names {
-		if value, ok := os.LookupEnv(name); ok {
-			environment[name] = value
-		}
-	}
-	return environment
-}
-
-// picked are the variables of environ that have one of the names.
-func picked(environ []string, names ...string) []string {
-	var out []string
-	for _, pair := range environ {
-		for _, name := range names {
-			if strings.HasPrefix(pair, name+"=") {
-				out = append(out, pair)
-			}
-		}
-	}
-	return out
 }

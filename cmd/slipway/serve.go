@@ -211,7 +211,7 @@ func runWorker(ctx context.Context, cfg config.Config, db *store.Store, listener
 	temporal client.Client, registry prometheus.Registerer, log *zap.Logger) error {
 	evaluator, err := nix.New(nix.Config{
 		Timeout: cfg.NixTimeout, MemoryBytes: cfg.NixMemory, Slots: cfg.NixSlots,
-		StateDir: filepath.Join(cfg.StateDir, "nix"), Env: picked(os.Environ(), "NIX_REMOTE", "NIX_STORE_DIR", "NIX_STATE_DIR", "NIX_LOG_DIR"),
+		StateDir: filepath.Join(cfg.StateDir, "nix"), Env: picked(os.Environ(), nixVariables...),
 	})
 	if err != nil {
 		return err

@@ -1,0 +1,87 @@
+# slipway: `make help` lists what there is.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+# What is tested with the race detector: everything but the tests that start
+# the whole as processes, and what links the Temporal server.
+RACE := ./schema/... ./activities/... ./workflows/... ./worker/... ./api/... ./cmd/slipway/... \
+	$(addprefix ./cmd/slipway-dev/,ports supervise postgres issuer)
+WHOLE := ./tests ./tests/e2e ./tests/faults ./tests/bench
+TOOLS := bin/tools
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14
+
+##@ Use
+
+.PHONY: dev
+dev: deps build ## everything on this machine, with the example (RESET=1 wipes first, DETACH=1 returns when ready)
+	@bin/slipway-dev up $(if $(RESET),--reset) $(if $(DETACH),--detach)
+
+.PHONY: dev-stop
+dev-stop: ## end what `make dev` runs
+	@bin/slipway-dev down
+
+.PHONY: deps
+deps: ## install the system packages that are missing
+	@deploy/dev/install.sh run
+
+.PHONY: build
+build: ## build bin/slipway and bin/slipway-dev
+	@test -x bin/slipway-dev || echo "Building slipway-dev, which has the Temporal server in it: some minutes the first time."
+	go build -o bin/slipway ./cmd/slipway
+	go build -o bin/slipway-dev ./cmd/slipway-dev
+
+##@ Develop
+
+.PHONY: check
+check: tools generated ## format, vet, staticcheck, determinism of workflows, tidy modules, generated files
+	@files=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$files" || { echo "not formatted: $$files"; exit 1; }
+	go vet ./...
+	$(TOOLS)/staticcheck ./...
+	$(TOOLS)/workflowcheck ./workflows
+	go mod tidy -diff
+	go test ./tests
+
+.PHONY: generated
+generated: ## check that generated files are up to date
+	go test -run TestSchemaHasNotDrifted ./activities/store
+
+.PHONY: generate
+generate: ## write the generated files
+	UPDATE_SCHEMA=1 go test -count=1 -run TestSchemaHasNotDrifted ./activities/store
+
+.PHONY: tools
+tools: $(TOOLS)/staticcheck
+$(TOOLS)/staticcheck: .ci/tools/go.mod .ci/tools/go.sum
+	cd .ci/tools && GOBIN=$(CURDIR)/$(TOOLS) go install tool
+	touch $@
+
+.PHONY: test
+test: deps-test build ## every test
+	@echo "Unit tests, with the race detector:"
+	GORACE=atexit_sleep_ms=0 go test -race $(RACE)
+	@echo "The whole, as processes:"
+	go test -count=1 -p 1 -timeout 20m $(WHOLE)
+
+.PHONY: deps-test
+deps-test:
+	@deploy/dev/install.sh run test
+
+.PHONY: soak
+soak: deps-test build ## the long versions of the tests
+	SOAK=$(or $(SOAK),10m) go test -count=1 -p 1 -timeout 3h -v ./tests/faults
+
+.PHONY: bench
+bench: deps-test build ## ratios, each measured side by side in one run
+	BENCH=1 go test -count=1 -p 1 -timeout 30m -v ./tests/bench
+
+.PHONY: histories
+histories: build ## record workflow histories for the replay test, from a stand of its own
+	HISTORIES=$(CURDIR)/workflows/testdata/histories go test -count=1 -run TestRecordHistories ./tests/e2e
+
+.PHONY: clean
+clean: ## remove what was built (not the state of `make dev`)
+	rm -rf bin
