@@ -37,6 +37,8 @@ type Config struct {
 	// EvaluateTimeout bounds a submit and a preview. It is longer than an
 	// evaluation may take; 2 minutes.
 	EvaluateTimeout time.Duration
+	// BodyTimeout is how long a client may take to send a body; 30 s.
+	BodyTimeout time.Duration
 	// WriteTimeout bounds each write of a stream; a client that takes longer
 	// is dropped; 10 s.
 	WriteTimeout time.Duration
@@ -58,6 +60,14 @@ type api struct {
 // NewHandler serves the deployments API. Its streams end when ctx ends; other
 // requests go on.
 func NewHandler(ctx context.Context, c Config) (http.Handler, error) {
+	a, err := newAPI(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return a.router, nil
+}
+
+func newAPI(ctx context.Context, c Config) (*api, error) {
 	switch {
 	case c.Reader == nil, c.Listener == nil, c.Workflows == nil, c.Verifier == nil, c.Log == nil, c.Registerer == nil:
 		return nil, errors.New("the configuration of the deployments API is not complete")
@@ -71,6 +81,7 @@ func NewHandler(ctx context.Context, c Config) (http.Handler, error) {
 	}{
 		{&c.Timeout, 15 * time.Second},
 		{&c.EvaluateTimeout, 2 * time.Minute},
+		{&c.BodyTimeout, 30 * time.Second},
 		{&c.WriteTimeout, 10 * time.Second},
 		{&c.Ping, 15 * time.Second},
 		{&c.Poll, 10 * time.Second},
@@ -98,7 +109,7 @@ func NewHandler(ctx context.Context, c Config) (http.Handler, error) {
 		Write:    c.WriteTimeout,
 	})
 	a.router = a.routes(ctx)
-	return a.router, nil
+	return a, nil
 }
 
 func (a *api) routes(ctx context.Context) chi.Router {

@@ -17,12 +17,9 @@ import (
 	"slipway.dev/slipway/schema/deployment"
 )
 
-// bodyTime is how long a client may take to send a body.
-const bodyTime = 30 * time.Second
-
 // readBody reads a JSON object of at most configuration.MaxBytes that has one
 // member.
-func readBody(w http.ResponseWriter, r *http.Request, member string) (any, error) {
+func (a *api) readBody(w http.ResponseWriter, r *http.Request, member string) (any, error) {
 	if values := r.Header.Values("Content-Type"); len(values) != 1 {
 		return nil, refuse(codeUnsupportedMediaType, "the body must be application/json, and Content-Type must say so")
 	} else if mediaType, parameters, err := mime.ParseMediaType(values[0]); err != nil || mediaType != "application/json" {
@@ -37,8 +34,7 @@ func readBody(w http.ResponseWriter, r *http.Request, member string) (any, error
 	if r.ContentLength > configuration.MaxBytes {
 		return nil, tooLarge
 	}
-	control := http.NewResponseController(w)
-	if err := control.SetReadDeadline(time.Now().Add(bodyTime)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	if err := http.NewResponseController(w).SetReadDeadline(time.Now().Add(a.BodyTimeout)); err != nil {
 		return nil, fmt.Errorf("limit the time of the body: %w", err)
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, configuration.MaxBytes))
@@ -49,11 +45,7 @@ func readBody(w http.ResponseWriter, r *http.Request, member string) (any, error
 	case err != nil:
 		return nil, &failure{code: codeInvalidRequest, message: "the body ended early, or came too slowly"}
 	}
-	// While the handler works, the server reads on to see the client leave;
-	// that must not end with the time of the body.
-	if err := control.SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return nil, fmt.Errorf("lift the time of the body: %w", err)
-	}
+	// The server lifts the deadline when it has the whole body.
 	return decodeMember(body, member)
 }
 

@@ -153,12 +153,14 @@ type errorBody struct {
 func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 	x := exchangeOf(r)
 	var f *failure
+	known := errors.As(err, &f)
 	switch {
+	case known && f.cause == nil:
 	case x.clientGone(r):
-		// Not an error of ours, and nobody to tell.
+		// What went wrong did so because nobody waits any more.
 		x.status = statusClientGone
 		panic(http.ErrAbortHandler)
-	case !errors.As(err, &f):
+	case !known:
 		f = &failure{code: codeInternalError, message: "something went wrong in slipway; its log has the request ID", cause: err}
 	}
 	if f.cause != nil {

@@ -33,7 +33,7 @@ func (a *api) list(w http.ResponseWriter, r *http.Request, c caller) error {
 }
 
 func (a *api) listMany(w http.ResponseWriter, r *http.Request, c caller) error {
-	value, err := readBody(w, r, "ids")
+	value, err := a.readBody(w, r, "ids")
 	if err != nil {
 		return err
 	}

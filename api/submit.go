@@ -30,7 +30,7 @@ type checked struct {
 // evaluation ("Order of a submit", 1 to 3). refuseSecret says why a secret that
 // was given cannot be taken; empty if it can.
 func (a *api) check(w http.ResponseWriter, r *http.Request, refuseSecret string) (checked, error) {
-	value, err := readBody(w, r, "configuration")
+	value, err := a.readBody(w, r, "configuration")
 	if err != nil {
 		return checked{}, err
 	}

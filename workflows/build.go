@@ -49,6 +49,9 @@ func (b *build) run(ctx workflow.Context) (wire.BuildResult, error) {
 func (b *build) awaitTurn(ctx workflow.Context) (store.Turn, error) {
 	var a *store.Activities
 	var turn store.Turn
+	if err := ctx.Err(); err != nil {
+		return turn, err // cancelled while it was recorded
+	}
 	b.details(ctx, "takes its turn")
 	err := workflow.ExecuteLocalActivity(atOnce(ctx, "take the turn"), a.TakeTurn, b.ref).Get(ctx, &turn)
 	if temporal.IsCanceledError(err) || err == nil && turn != store.TurnWait {

@@ -143,6 +143,13 @@ func TestCancelOfADestroy(t *testing.T) {
 		},
 		want: lines(toHaulOut(), "TakeTurn d#7", "Destroy d#7", "Cancel d#7", `cancel is answered {"status":"running"}`,
 			"Destroy is asked to stop", "Finish d#7", `ends with {"outcome":"cancelled","build":7,"reason":"stopped"}`),
+	}, {
+		name: "while it ends: its run waits for the answer",
+		arrange: func(w *world) {
+			w.during["Finish"] = w.cancelledMeanwhile
+			w.during["Cancel"] = w.untilFinished
+		},
+		want: lines(toHaulOut(), "TakeTurn d#7", "Destroy d#7", "Finish d#7", "Cancel d#7", `cancel is answered {"status":"succeeded"}`, succeeded),
 	}})
 }
 

@@ -1,7 +1,6 @@
 package workflows
 
 import (
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"slipway.dev/slipway/activities/nix"
@@ -13,9 +12,6 @@ import (
 func Preview(ctx workflow.Context, in wire.PreviewInput) (wire.Evaluated, error) {
 	workflow.SetCurrentDetails(ctx, "Preview of `"+in.Deployment+"`: evaluates the configuration.")
 	evaluated, err := evaluate(ctx, nix.NamesInput{Snapshot: in.Snapshot, Configuration: in.Configuration})
-	if temporal.IsCanceledError(err) {
-		return evaluated, err
-	}
 	if err != nil {
 		return evaluated, forCaller(err)
 	}

@@ -4,9 +4,11 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/worker"
@@ -22,29 +24,33 @@ import (
 func TestReplay(t *testing.T) {
 	files, err := filepath.Glob("testdata/histories/*.json")
 	require.NoError(t, err)
-	replayed := map[string]bool{}
+	recorded := map[string]bool{}
 	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			f, err := os.Open(file)
-			require.NoError(t, err)
-			defer func() { _ = f.Close() }()
-			history, err := client.HistoryFromJSON(f, client.HistoryJSONOptions{})
-			require.NoError(t, err)
-			require.NotEmpty(t, history.GetEvents())
-			name := history.GetEvents()[0].GetWorkflowExecutionStartedEventAttributes().GetWorkflowType().GetName()
-			require.Contains(t, registered(), name)
-			replayed[name] = true
+		h, name := readHistory(t, file)
+		recorded[name] = true
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".json"), func(t *testing.T) {
 			if name == wire.WorkflowSubmit || name == wire.WorkflowDestroy {
-				require.Less(t, len(history.GetEvents()), 60, "an operator can read it")
+				require.Less(t, len(h.GetEvents()), 60, "an operator can read it")
 			}
 			replayer := worker.NewWorkflowReplayer()
 			for name, definition := range registered() {
 				replayer.RegisterWorkflowWithOptions(definition, workflow.RegisterOptions{Name: name})
 			}
-			require.NoError(t, replayer.ReplayWorkflowHistory(log.NewStructuredLogger(slog.New(slog.DiscardHandler)), history))
+			require.NoError(t, replayer.ReplayWorkflowHistory(log.NewStructuredLogger(slog.New(slog.DiscardHandler)), h))
 		})
 	}
 	for name := range registered() {
-		require.True(t, replayed[name], "testdata/histories has no history of a %s", name)
+		require.True(t, recorded[name], "testdata/histories has no history of a %s", name)
 	}
+}
+
+// readHistory reads a history and the type of its workflow.
+func readHistory(t *testing.T, file string) (*history.History, string) {
+	f, err := os.Open(file)
+	require.NoError(t, err)
+	defer func() { _ = f.Close() }()
+	h, err := client.HistoryFromJSON(f, client.HistoryJSONOptions{})
+	require.NoError(t, err, file)
+	require.NotEmpty(t, h.GetEvents(), file)
+	return h, h.GetEvents()[0].GetWorkflowExecutionStartedEventAttributes().GetWorkflowType().GetName()
 }

@@ -391,6 +391,13 @@ func TestCancelOfASubmit(t *testing.T) {
 		},
 		want: lines(toRecord(), "TakeTurn d#7", "Deploy d#7", "Finish d#7 ×2", "Cancel d#7", `cancel is answered {"status":"succeeded"}`, succeeded),
 	}, {
+		name: "while it ends: its run waits for the answer",
+		arrange: func(w *world) {
+			w.during["Finish"] = w.cancelledMeanwhile
+			w.during["Cancel"] = w.untilFinished
+		},
+		want: lines(toRecord(), "TakeTurn d#7", "Deploy d#7", "Finish d#7", "Cancel d#7", `cancel is answered {"status":"succeeded"}`, succeeded),
+	}, {
 		name: "while the database is away",
 		arrange: func(w *world) {
 			w.during["Cancel"] = away(0)

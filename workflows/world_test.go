@@ -20,6 +20,7 @@ import (
 	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"slipway.dev/slipway/activities/deployer"
@@ -63,7 +64,7 @@ func meanwhile(happens func()) func(int) error {
 
 // alreadyRan is a deploy whose deployer was started before.
 func alreadyRan(int) error {
-	return temporal.NewNonRetryableApplicationError("it was started before", deployer.ErrorAlreadyRan, nil)
+	return temporal.NewNonRetryableApplicationError("it was started before", wire.ErrorAlreadyRan, nil)
 }
 
 // fenceHeld is the error of Finish while a deployer may still run.
@@ -155,6 +156,9 @@ func newWorld(t *testing.T) *world {
 	for name, definition := range registered() {
 		w.env.RegisterWorkflowWithOptions(definition, workflow.RegisterOptions{Name: name})
 	}
+	// A busy machine is no deadlock.
+	w.env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute})
+	w.env.SetTestTimeout(30 * time.Second)
 	w.env.RegisterActivity(w)
 	w.env.SetOnActivityCanceledListener(func(info *activity.Info) {
 		w.tell("%s is asked to stop", info.ActivityType.Name)
@@ -253,6 +257,24 @@ func (w *world) untilTold(prefix string) error {
 		}
 	}
 	w.t.Errorf("nothing told of %q", prefix)
+	return nil
+}
+
+// cancelledMeanwhile is a step that ends while a cancel is under way.
+func (w *world) cancelledMeanwhile(int) error {
+	w.callerCancels()
+	return w.untilTold("Cancel")
+}
+
+// untilFinished is a step that goes on until the workflow knows that the build
+// has ended.
+func (w *world) untilFinished(int) error {
+	for deadline := time.Now().Add(2 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if strings.Contains(w.details(), "succeeded") {
+			return nil
+		}
+	}
+	w.t.Error("the build does not end")
 	return nil
 }
 

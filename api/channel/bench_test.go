@@ -10,7 +10,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -75,14 +74,12 @@ func dial(b *testing.B, address string) net.Conn {
 	return conn
 }
 
-// receivers tell of each line that begins so, one goroutine a client.
+// receivers tell of each line that begins so, one goroutine a client, until
+// the connections close.
 func receivers(b *testing.B, clients []*bufio.Reader, prefix string) <-chan struct{} {
 	arrived := make(chan struct{}, crowd)
-	var wait sync.WaitGroup
 	for _, c := range clients {
-		wait.Add(1)
 		go func() {
-			defer wait.Done()
 			for {
 				line, err := c.ReadSlice('\n')
 				if err != nil && err != bufio.ErrBufferFull {
@@ -94,7 +91,6 @@ func receivers(b *testing.B, clients []*bufio.Reader, prefix string) <-chan stru
 			}
 		}()
 	}
-	b.Cleanup(wait.Wait) // after the connections close: cleanups run backwards
 	return arrived
 }
 
@@ -163,4 +159,3 @@ func inUse() int64 {
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapInuse + m.StackInuse)
 }
-

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -26,12 +27,14 @@ import (
 	"slipway.dev/slipway/cmd/slipway-dev/supervise"
 )
 
-// The pieces of a stand.
+// The pieces of a stand. Second is another worker with a state folder of its
+// own, as on another machine; only Start(Second) starts it.
 const (
 	Postgres = "postgres"
 	Temporal = "temporal"
 	API      = "api"
 	Worker   = "worker"
+	Second   = "worker2"
 )
 
 // startLimit is how long a piece may take until it can be used.
@@ -110,7 +113,7 @@ func (s *Stand) start() error {
 			return err
 		}
 	}
-	ports, err := freePorts(Postgres, Temporal, "api", "metrics", "health", "workerMetrics", "workerHealth")
+	ports, err := freePorts(Postgres, Temporal, "api", "metrics", "health", "workerMetrics", "workerHealth", "worker2Metrics", "worker2Health")
 	if err != nil {
 		return err
 	}
@@ -170,9 +173,9 @@ func (s *Stand) Start(piece string) error {
 	case API:
 		spec.Path, spec.Args = Bin("slipway"), []string{"api"}
 		usable = func() error { return listens(s.ports["api"]) }
-	case Worker:
+	case Worker, Second:
 		spec.Path, spec.Args = Bin("slipway"), []string{"worker"}
-		usable = func() error { return listens(s.ports["workerHealth"]) }
+		usable = func() error { return listens(s.ports[piece+"Health"]) }
 	}
 	if usable == nil {
 		_ = os.Remove(ready)
@@ -234,6 +237,25 @@ func (s *Stand) Kill(piece string) error {
 	return nil
 }
 
+// Signal sends a signal to the process of a piece, and only that: SIGSTOP
+// freezes it, SIGCONT lets it go on.
+func (s *Stand) Signal(piece string, signal syscall.Signal) error {
+	p := s.Process(piece)
+	if p == nil {
+		return fmt.Errorf("%s does not run", piece)
+	}
+	p.Signal(signal)
+	return nil
+}
+
+// StateDir is the state folder of a worker.
+func (s *Stand) StateDir(worker string) string {
+	if worker == Second {
+		return filepath.Join(s.Dir, "slipway2")
+	}
+	return filepath.Join(s.Dir, "slipway")
+}
+
 // Stop stops a piece as an operator would, with SIGTERM.
 func (s *Stand) Stop(piece string) error {
 	p, log := s.take(piece)
@@ -255,20 +277,20 @@ func (s *Stand) Restart(piece string) error {
 // Close ends everything and removes the folder.
 func (s *Stand) Close() error {
 	var errs []error
-	for _, piece := range []string{API, Worker, Temporal, Postgres} {
+	for _, piece := range []string{API, Worker, Second, Temporal, Postgres} {
 		if p, log := s.take(piece); p != nil {
 			p.Stop(10 * time.Second)
 			errs = append(errs, log.Close())
 		}
 	}
-	errs = append(errs, postgres.Remove(filepath.Join(s.Dir, "postgres")), os.RemoveAll(s.Dir))
+	errs = append(errs, postgres.Remove(context.Background(), filepath.Join(s.Dir, "postgres")), os.RemoveAll(s.Dir))
 	return errors.Join(errs...)
 }
 
 // Logs is the end of every log, for a test that failed.
 func (s *Stand) Logs() string {
 	var b strings.Builder
-	for _, piece := range []string{Postgres, Temporal, API, Worker} {
+	for _, piece := range []string{Postgres, Temporal, API, Worker, Second} {
 		text, _ := os.ReadFile(filepath.Join(s.Dir, "logs", piece+".log"))
 		lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
 		fmt.Fprintf(&b, "== %s\n%s\n", piece, bytes.Join(lines[max(0, len(lines)-40):], []byte("\n")))
@@ -282,8 +304,8 @@ func (s *Stand) env(piece string) []string {
 		return env
 	}
 	metrics, health := s.ports["metrics"], s.ports["health"]
-	if piece == Worker {
-		metrics, health = s.ports["workerMetrics"], s.ports["workerHealth"]
+	if piece == Worker || piece == Second {
+		metrics, health = s.ports[piece+"Metrics"], s.ports[piece+"Health"]
 	}
 	env = append(env,
 		"SLIPWAY_DATABASE_URL="+s.DatabaseURL,
@@ -293,7 +315,7 @@ func (s *Stand) env(piece string) []string {
 		fmt.Sprintf(`SLIPWAY_TRUSTED_ISSUERS=[{"issuer":%q,"audience":%q,"jwksFile":%q}]`,
 			issuer.DefaultIssuer, issuer.DefaultAudience, s.Issuer.JWKSFile),
 		"SLIPWAY_SOURCE="+s.options.Source,
-		"SLIPWAY_STATE_DIR="+filepath.Join(s.Dir, "slipway"),
+		"SLIPWAY_STATE_DIR="+s.StateDir(piece),
 		"SLIPWAY_DEPLOYER_ENV=TEST_RECORD,DEPLOY_PROFILES",
 		"TEST_RECORD="+s.Record,
 		"DEPLOY_PROFILES="+filepath.Join(s.Dir, "profiles"),

@@ -38,7 +38,7 @@ func run(m *testing.M) int {
 	if err != nil {
 		return fail(err)
 	}
-	defer func() { _ = postgres.Remove(folder) }()
+	defer func() { _ = postgres.Remove(context.Background(), folder) }()
 	port, err := freePort()
 	if err != nil {
 		return fail(err)

@@ -82,9 +82,10 @@ func Run(ctx context.Context, options Options, ready func(url string) error) err
 	return nil
 }
 
-// Remove deletes a folder and the data that lives elsewhere for it. It refuses
-// while a server runs on the folder. An absent folder is no error.
-func Remove(folder string) error {
+// Remove deletes a folder and the data that lives elsewhere for it, and ends
+// what is left of a server that was killed. It refuses while a server runs on
+// the folder. An absent folder is no error.
+func Remove(ctx context.Context, folder string) error {
 	folder, err := filepath.Abs(folder)
 	if err != nil {
 		return fmt.Errorf("postgres: %w", err)
@@ -100,6 +101,11 @@ func Remove(folder string) error {
 		return fmt.Errorf("postgres: %w", err)
 	}
 	defer unlock()
+	if cluster, err := filepath.EvalSymlinks(filepath.Join(folder, "cluster")); err == nil {
+		if err := endLeftovers(ctx, cluster); err != nil {
+			return fmt.Errorf("postgres: %w", err)
+		}
+	}
 	if target, err := os.Readlink(filepath.Join(folder, "cluster")); err == nil && target == elsewhere(folder) {
 		if err := os.RemoveAll(filepath.Dir(target)); err != nil {
 			return fmt.Errorf("postgres: %w", err)
@@ -343,7 +349,8 @@ func (s *server) url(name string) string {
 func (s *server) open(ctx context.Context, process *supervise.Process) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTime, fmt.Errorf("does not accept connections after %s", startTime))
 	defer cancel()
-	for {
+	// Every try leaves a line in the log of PostgreSQL.
+	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 500*time.Millisecond) {
 		err := s.makeDatabase(ctx)
 		if err == nil {
 			return nil
@@ -353,7 +360,7 @@ func (s *server) open(ctx context.Context, process *supervise.Process) error {
 			return fmt.Errorf("%w (last: %w)", context.Cause(ctx), err)
 		case <-process.Done():
 			return fmt.Errorf("did not start: %w", ended(process))
-		case <-time.After(50 * time.Millisecond):
+		case <-time.After(wait):
 		}
 	}
 }

@@ -43,7 +43,9 @@ type Process struct {
 	// PID is its process ID and that of its group.
 	PID int
 
-	stop  syscall.Signal
+	stop syscall.Signal
+	// log is the path of the output where that is a file, and start its size
+	// before the child wrote to it.
 	log   string
 	start int64
 	done  chan struct{}
@@ -149,6 +151,9 @@ func (p *Process) Stop(deadline time.Duration) (killed bool) {
 	return true
 }
 
+// Log is the path of the file that the child writes to, or "".
+func (p *Process) Log() string { return p.log }
+
 // tailBytes is how far back Tail looks.
 const tailBytes = 64 << 10
 
@@ -185,7 +190,8 @@ func (p *Process) Tail(n int) string {
 // maxLog is the size, in bytes, over which OpenLog begins a new file.
 const maxLog = 16 << 20
 
-// OpenLog opens a log file to append to. A file that has grown over 16 MiB is
+// OpenLog opens a log file to append to, for the caller's user only: what
+// programs print may be secret. A file that has grown over 16 MiB is
 // first renamed to <path>.old, in place of the one before.
 func OpenLog(path string) (*os.File, error) {
 	if info, err := os.Stat(path); err == nil && info.Size() > maxLog {
@@ -193,7 +199,7 @@ func OpenLog(path string) (*os.File, error) {
 			return nil, fmt.Errorf("log file: %w", err)
 		}
 	}
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("log file: %w", err)
 	}

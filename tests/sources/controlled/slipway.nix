@@ -8,7 +8,7 @@ let
     slow = test: builtins.foldl' (sum: i: builtins.seq (spin (1000000 + i)) sum) 0 (builtins.genList (i: i) (test.work or 1)) == 0;
     refuse = test: throw "the domain ${test.domain} is not ours\nask for one that is (see ${./slipway.nix})";
     recurse = _: let f = n: 1 + f (n + 1); in f 0 == 0;
-    allocate = _: let f = n: [ n ] ++ f (n + 1); in builtins.length (f 0) == 0;
+    allocate = _: builtins.stringLength (builtins.foldl' (text: _: text + text) "0123456789" (builtins.genList (i: i) 60)) == 0;
     ignore-sigterm = _: builtins.length (builtins.genericClosure { startSet = [ { key = 0; } ]; operator = i: [ { key = i.key + 1; } ]; }) == 0;
     print = _: builtins.stringLength (builtins.foldl' (text: _: text + text) "0123456789" (builtins.genList (i: i) 24)) > 0;
     passwd = _: builtins.stringLength (builtins.readFile /etc/passwd) > 0;

@@ -1,0 +1,94 @@
+package up
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+
+	"slipway.dev/slipway/cmd/slipway-dev/issuer"
+	"slipway.dev/slipway/cmd/slipway-dev/ports"
+)
+
+// namespace is the one that the command temporal makes.
+const namespace = "default"
+
+// addressOf is the URL of a listener.
+func addressOf(use ports.Use) string { return "http://" + ports.Address(use.Port) }
+
+// serverEnvironment is what slipway serve, migrate and temporal-setup run with.
+// What the caller sets for slipway comes through (SLIPWAY_NIX_SLOTS=1), what
+// this machine decides wins.
+func serverEnvironment(o Options, s state, databaseURL, jwksFile string) ([]string, error) {
+	issuers, err := json.Marshal([]map[string]string{{
+		"issuer": issuer.DefaultIssuer, "audience": issuer.DefaultAudience, "jwksFile": jwksFile,
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return with(inherited(o.Environ), [][2]string{
+		{"SLIPWAY_DATABASE_URL", databaseURL},
+		{"SLIPWAY_LISTEN", ports.Address(o.API.Port)},
+		{"SLIPWAY_METRICS_LISTEN", ports.Address(o.Metrics.Port)},
+		{"SLIPWAY_HEALTH_LISTEN", ports.Address(o.Health.Port)},
+		{"SLIPWAY_SOURCE", o.Source},
+		{"SLIPWAY_STATE_DIR", s.path("slipway")},
+		{"SLIPWAY_TRUSTED_ISSUERS", string(issuers)},
+		{"SLIPWAY_DEPLOYER_ENV", "DEPLOY_PROFILES"},
+		{"DEPLOY_PROFILES", s.path("profiles")},
+		{"TEMPORAL_ADDRESS", ports.Address(o.Temporal.Port)},
+		{"TEMPORAL_NAMESPACE", namespace},
+	}), nil
+}
+
+// clientEnvironment is what the client commands of slipway run with.
+func clientEnvironment(o Options, token string) []string {
+	return with(inherited(o.Environ), [][2]string{{"SLIPWAY_URL", addressOf(o.API)}, {"SLIPWAY_TOKEN", token}})
+}
+
+// inherited is the caller's environment without what would mislead slipway: the
+// variables of its client, which dev.env of an earlier run may have set and
+// serve does not know, and those of another Temporal.
+func inherited(environ []string) []string {
+	kept := make([]string, 0, len(environ))
+	for _, variable := range environ {
+		name, _, _ := strings.Cut(variable, "=")
+		if name == "SLIPWAY_URL" || name == "SLIPWAY_TOKEN" || strings.HasPrefix(name, "TEMPORAL_") {
+			continue
+		}
+		kept = append(kept, variable)
+	}
+	return kept
+}
+
+// with sets variables; of two settings of a name, the last counts (os/exec).
+func with(environ []string, variables [][2]string) []string {
+	for _, v := range variables {
+		environ = append(environ, v[0]+"="+v[1])
+	}
+	return environ
+}
+
+// writeDevEnv writes dev.env, whole or not at all. No value has a quote.
+func writeDevEnv(o Options, s state, databaseURL, token string) error {
+	var text strings.Builder
+	for _, v := range [][2]string{
+		{"SLIPWAY_URL", addressOf(o.API)},
+		{"SLIPWAY_TOKEN", token},
+		{"TEMPORAL_ADDRESS", ports.Address(o.Temporal.Port)},
+		{"TEMPORAL_NAMESPACE", namespace},
+		{"TEMPORAL_UI_URL", addressOf(o.UI)},
+		{"METRICS_URL", addressOf(o.Metrics) + "/metrics"},
+		{"DATABASE_URL", databaseURL},
+	} {
+		fmt.Fprintf(&text, "%s='%s'\n", v[0], v[1])
+	}
+	path := s.path("dev.env")
+	if err := os.WriteFile(path+".new", []byte(text.String()), 0o600); err != nil {
+		return fmt.Errorf("dev.env: %w", err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return fmt.Errorf("dev.env: %w", err)
+	}
+	return nil
+}

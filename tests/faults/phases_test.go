@@ -1,0 +1,98 @@
+package faults
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"slipway.dev/slipway/schema/deployment"
+)
+
+// phases are deployments, each in another phase of its life, that a fault
+// meets at once.
+type phases struct {
+	// evaluating: its submit evaluates, and has no answer. answered gets it.
+	evaluating *subject
+	answered   chan error
+	// accepted: its submit was answered a moment ago.
+	accepted *subject
+	// queued: build 1 waits at the gate, build 2 for its turn.
+	queued *subject
+	// deploying: the deployer of build 1 waits at the gate. The one of daemon
+	// has started a daemon that ignores SIGTERM.
+	deploying, daemon *subject
+	// hauling: build 1 is up, the deployer of the destroy waits at the gate.
+	hauling *subject
+}
+
+// newPhases brings deployments into their phases.
+func newPhases(t *testing.T) *phases {
+	t.Helper()
+	p := &phases{
+		evaluating: newSubject(t, "evaluating"), answered: make(chan error, 1),
+		accepted: newSubject(t, "accepted"), queued: newSubject(t, "queued"),
+		deploying: newSubject(t, "deploying"), daemon: newSubject(t, "daemon"), hauling: newSubject(t, "hauling"),
+	}
+	members := map[*subject]string{
+		p.queued: `"deploy":"gate"`, p.deploying: `"deploy":"gate"`, p.daemon: `"deploy":"daemon-gate"`, p.hauling: `"destroy":"gate"`,
+	}
+	together(t, []*subject{p.queued, p.deploying, p.daemon, p.hauling}, func(s *subject) error {
+		_, err := s.submit(t.Context(), members[s])
+		return err
+	})
+	p.queued.noted(t, "start deploy 1")
+	p.deploying.noted(t, "start deploy 1")
+	p.daemon.noted(t, "start deploy 1")
+	await(t, trueWithin, func() error {
+		_, err := os.Stat(filepath.Join(slipway.Record, p.daemon.id+".daemon"))
+		return err
+	})
+	require.NoError(t, p.hauling.becomes(t.Context(), deployment.StateActive, 1))
+	require.EqualValues(t, 2, must(t)(p.hauling.destroy(t.Context())))
+	p.hauling.noted(t, "start destroy 2")
+	require.EqualValues(t, 2, must(t)(p.queued.submit(t.Context(), "")))
+
+	before := len(evaluators())
+	go func() {
+		// Its own text, so that no earlier evaluation is in the cache.
+		_, err := p.evaluating.submit(t.Context(), fmt.Sprintf(`"evaluate":"slow","work":4,"note":%q`, t.Name()))
+		p.answered <- err
+	}()
+	await(t, trueWithin, func() error {
+		if len(evaluators()) <= before {
+			return errors.New("no evaluation has begun")
+		}
+		return nil
+	})
+	require.EqualValues(t, 1, must(t)(p.accepted.submit(t.Context(), "")))
+	return p
+}
+
+func (p *phases) all() []*subject {
+	return []*subject{p.evaluating, p.accepted, p.queued, p.deploying, p.daemon, p.hauling}
+}
+
+// finish opens the gates, waits for the answer of the submit that evaluated,
+// and asserts what must hold in any case.
+func (p *phases) finish(t *testing.T, up time.Time) {
+	t.Helper()
+	for _, s := range p.all() {
+		s.openGate(t)
+	}
+	require.NoError(t, <-p.answered)
+	sound(t, up, p.all()...)
+	for _, s := range p.all() {
+		builds, err := s.builds(t.Context())
+		require.NoError(t, err)
+		for _, build := range builds {
+			t.Logf("%s: build %d (%s) %s %s", s.id, build.Number, build.Action, build.Status, build.Reason)
+		}
+	}
+	p.evaluating.ended(t, 1, deployment.StatusSucceeded)
+	p.queued.ended(t, 2, deployment.StatusSucceeded)
+}
