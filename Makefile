@@ -6,7 +6,7 @@ SHELL := /bin/bash
 # What is tested with the race detector: everything but the tests that start
 # the whole as processes, and what links the Temporal server.
 RACE := ./schema/... ./activities/... ./workflows/... ./worker/... ./api/... ./cmd/slipway/... \
-	$(addprefix ./cmd/slipway-dev/,ports supervise postgres issuer)
+	$(addprefix ./cmd/slipway-dev/,ports supervise postgres issuer up)
 WHOLE := ./tests ./tests/e2e ./tests/faults ./tests/bench
 TOOLS := bin/tools
 

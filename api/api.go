@@ -29,13 +29,13 @@ type Config struct {
 	Log        *zap.Logger
 	Registerer prometheus.Registerer
 
-	// Now is the clock that tokens and tickets are judged by; time.Now.
+	// Now is the clock that tickets are judged by; time.Now.
 	Now func() time.Time
 	// Timeout bounds a call that evaluates nothing, and each read of a stream;
 	// 15 s.
 	Timeout time.Duration
-	// EvaluateTimeout bounds a submit and a preview. It is longer than an
-	// evaluation may take; 2 minutes.
+	// EvaluateTimeout bounds a submit and a preview, and is longer than an
+	// evaluation may take; and a list, whose answer may be long; 2 minutes.
 	EvaluateTimeout time.Duration
 	// BodyTimeout is how long a client may take to send a body; 30 s.
 	BodyTimeout time.Duration
@@ -121,8 +121,8 @@ func (a *api) routes(ctx context.Context) chi.Router {
 	read, write := a.token(auth.ScopeRead), a.token(auth.ScopeWrite)
 	const noLimit = 0 // a stream, which bounds each of its steps
 
-	r.Get("/deployments", a.handle(read, noLimit, a.list))
-	r.Post("/deployments/list", a.handle(read, noLimit, a.listMany))
+	r.Get("/deployments", a.handle(read, a.EvaluateTimeout, a.list))
+	r.Post("/deployments/list", a.handle(read, a.EvaluateTimeout, a.listMany))
 	r.Put("/deployments/{id}", a.handle(write, a.EvaluateTimeout, a.submit))
 	r.Get("/deployments/{id}", a.handle(read, a.Timeout, a.show))
 	r.Delete("/deployments/{id}", a.handle(write, a.Timeout, a.destroy))

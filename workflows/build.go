@@ -75,7 +75,7 @@ func (b *build) runDeployer(ctx workflow.Context) store.End {
 		err = workflow.ExecuteActivity(deploying(ctx, destroyTries, "destroy by build "+b.number()), a.Destroy, b.ref).Get(ctx, nil)
 	}
 	switch {
-	case temporal.IsCanceledError(err):
+	case temporal.IsCanceledError(err), err != nil && ctx.Err() != nil:
 		return store.End{Cancelled: true, Reason: "cancelled before the deployer ran"}
 	case temporal.IsTimeoutError(err):
 		return store.End{Reason: "the worker that ran the deployer was lost"}

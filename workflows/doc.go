@@ -16,6 +16,6 @@
 // deployer and finish the build (build.go). A run that gets no update ends by
 // itself and has stored nothing.
 //
-// A change of these files must replay the histories in testdata, or be
-// versioned with workflow.GetVersion.
+// A change of these files must replay the histories in testdata, which
+// tests/histories records, or be versioned with workflow.GetVersion.
 package workflows

@@ -121,16 +121,17 @@ const (
 )
 
 // deploying is for the deployer. It may wait for a slot for a week and run for
-// a day. Heartbeats come every second; a worker that is silent for 10 s is
-// taken for dead, and the fence of the build makes sure of it. The next try
-// waits until that fence has lapsed: a try that meets it is the last one. A
-// cancelled deployer is waited for.
+// a day. Heartbeats come every second. A worker that is silent for 25 s is
+// taken for dead, and the fence of the build makes sure of it; it is that long
+// because a Temporal that is restarted must not cost a deployer its life. The
+// next try waits until the fence has lapsed: a try that meets it is the last
+// one. A cancelled deployer is waited for.
 func deploying(ctx workflow.Context, tries int32, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue:              wire.QueueDeploy,
 		ScheduleToCloseTimeout: 8 * 24 * time.Hour,
 		StartToCloseTimeout:    24 * time.Hour,
-		HeartbeatTimeout:       10 * time.Second,
+		HeartbeatTimeout:       25 * time.Second,
 		WaitForCancellation:    true,
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval:    deployment.FenceLife,

@@ -86,7 +86,7 @@ func (a *Activities) Destroy(ctx context.Context, ref deployment.Ref) error {
 func (a *Activities) run(ctx context.Context, ref deployment.Ref, action deployment.Action) error {
 	a.Running.Add(1)
 	defer a.Running.Done()
-	job, err := a.Jobs.Job(ctx, ref)
+	job, err := a.job(ctx, ref)
 	if err != nil {
 		return fmt.Errorf("read what build %s runs: %w", ref, err)
 	}
@@ -118,6 +118,22 @@ func (a *Activities) run(ctx context.Context, ref deployment.Ref, action deploym
 		return err
 	}
 	return a.conclude(ctx, job, last)
+}
+
+// job reads what a build runs. A deploy has one try, which a database that is
+// away for a moment must not cost it: nothing has run yet.
+func (a *Activities) job(ctx context.Context, ref deployment.Ref) (deployment.Job, error) {
+	deadline := time.Now().Add(a.Limits.Acquire)
+	for {
+		job, err := a.Jobs.Job(ctx, ref)
+		if err == nil || errors.Is(err, deployment.ErrUnknown) || time.Now().After(deadline) {
+			return job, err
+		}
+		activity.RecordHeartbeat(ctx)
+		if pause(ctx, heartbeat) != nil {
+			return job, err
+		}
+	}
 }
 
 // conclude says what the last report of a supervisor means for the activity.

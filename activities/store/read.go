@@ -178,14 +178,14 @@ func (s *Store) Log(ctx context.Context, ref deployment.Ref, from int64, limit i
 		SELECT b.status, l.start, l.data FROM builds b
 		LEFT JOIN LATERAL (
 			SELECT start, data FROM build_log
-			WHERE deployment_id = $1 AND number = $2
+			WHERE deployment_id = $1 AND number = $2 AND start < $3::bigint + $5::bigint
 			  AND start >= coalesce((SELECT start FROM build_log
 			                         WHERE deployment_id = $1 AND number = $2 AND start <= $3
 			                         ORDER BY start DESC LIMIT 1), 0)
 			ORDER BY start LIMIT $4
 		) l ON true
 		WHERE b.deployment_id = $1 AND b.number = $2
-		ORDER BY l.start`, ref.Deployment, ref.Build, from, logPieces)
+		ORDER BY l.start`, ref.Deployment, ref.Build, from, logPieces, limit)
 	if err != nil {
 		return out, fmt.Errorf("read the log of %s: %w", ref, err)
 	}
@@ -214,7 +214,8 @@ func (s *Store) Log(ctx context.Context, ref deployment.Ref, from int64, limit i
 	if status == "" {
 		return out, fmt.Errorf("read the log of %s: %w", ref, deployment.ErrUnknown)
 	}
-	out.Ended = status.Ended() && !full && pieces < logPieces
+	// Fewer bytes and pieces than asked for: there are no more.
+	out.Ended = status.Ended() && len(out.Data) < limit && pieces < logPieces
 	return out, nil
 }
 

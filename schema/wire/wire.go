@@ -113,8 +113,9 @@ type CancelAnswer struct {
 
 // BuildResult is the result of a Submit and of a Destroy workflow.
 type BuildResult struct {
-	// Outcome is the final status of the build, or "refused", "idle" or
-	// "no request" where there is none.
+	// Outcome is the final status of the build, "joined" where an earlier
+	// destroy takes it to its end, or "refused", "idle" or "no request" where
+	// there is none.
 	Outcome string `json:"outcome"`
 	Build   int64  `json:"build,omitempty"`
 	Reason  string `json:"reason,omitempty"`

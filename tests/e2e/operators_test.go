@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -217,6 +218,34 @@ func reset(t *testing.T, workflowID string, first bool) error {
 func TestOperatorIntervenes(t *testing.T) {
 	t.Parallel()
 	for name, intervene := range interventions {
+		t.Run(name+" a submit that evaluates", func(t *testing.T) {
+			t.Parallel()
+			id, reset := name+"-evaluating", strings.HasPrefix(name, "reset")
+			given := body(configuration(`"evaluate":"slow","work":600`))
+			if reset { // it has to come to an end
+				given = body(configuration(`"evaluate":"slow","work":3,"note":"` + name + `"`))
+			}
+			workflowID := wire.SubmitID(id, wire.HashRequest(id))
+			submitted := meanwhile(t, func() answer { return slipway.put(t, id, given) })
+			awaitActivity(t, workflowID, "Names")
+			require.NoError(t, intervene(t, workflowID))
+			a := submitted()
+			if !reset || a.Status != http.StatusAccepted {
+				require.Equal(t, http.StatusServiceUnavailable, a.Status, a.Body)
+				require.NotEmpty(t, a.Header.Get("Retry-After"))
+				require.Contains(t, a.Message, "send it again with the same Idempotency-Key")
+			}
+			if !reset {
+				slipway.nothingStored(t, id)
+				given = body(configuration(""))
+			}
+			a = slipway.put(t, id, given)
+			require.Equal(t, http.StatusAccepted, a.Status, a.Body)
+			require.Contains(t, a.Body, `"build":1,`)
+			require.Equal(t, deployment.StateActive, slipway.settled(t, id).State)
+			require.Equal(t, []string{"start deploy 1", "end deploy 1"}, slipway.runs(t, id))
+			usable(t, id)
+		})
 		t.Run(name+" a queued submit", func(t *testing.T) {
 			t.Parallel()
 			id := name + "-queued"
@@ -307,7 +336,7 @@ func awaitActivity(t *testing.T, workflowID, name string) {
 	t.Helper()
 	await(t, patience, func() error {
 		description, err := slipway.temporal.DescribeWorkflowExecution(t.Context(), workflowID, "")
-		if err != nil {
+		if err != nil { // it may not have started
 			return err
 		}
 		for _, a := range description.GetPendingActivities() {

@@ -123,6 +123,27 @@ func (s *site) call(t *testing.T, method, path string, header http.Header, body 
 	return a
 }
 
+// meanwhile makes a call that takes long beside the test. The result waits for
+// its answer.
+func meanwhile(t *testing.T, call func() answer) (result func() answer) {
+	answered := make(chan answer, 1)
+	go func() {
+		defer close(answered) // also where the call failed the test
+		answered <- call()
+	}()
+	return func() answer {
+		t.Helper()
+		select {
+		case a, ok := <-answered:
+			require.True(t, ok, "the call failed")
+			return a
+		case <-time.After(2 * patience):
+			t.Fatal("the call is not answered")
+			return answer{}
+		}
+	}
+}
+
 // asJSON is the header of a submit or preview.
 func asJSON() http.Header { return http.Header{"Content-Type": {"application/json"}} }
 

@@ -197,9 +197,12 @@ func (s *source) oneSlot(t *testing.T) {
 	known := body(configuration(`"note":"known"`))
 	require.Equal(t, http.StatusOK, s.preview(t, id, known).Status)
 
-	stuck := make(chan answer)
 	begun := time.Now()
-	go func() { stuck <- s.put(t, "stuck", body(configuration(`"evaluate":"ignore-sigterm"`))) }()
+	answered := make(chan struct{})
+	stuck := meanwhile(t, func() answer {
+		defer close(answered)
+		return s.put(t, "stuck", body(configuration(`"evaluate":"ignore-sigterm"`)))
+	})
 	await(t, patience, func() error {
 		if s.metric(t, stand.Worker, "slipway_nix_slots_in_use") != "1" {
 			return fmt.Errorf("no evaluation runs")
@@ -218,15 +221,15 @@ func (s *source) oneSlot(t *testing.T) {
 	require.Equal(t, deployment.EvaluationSkipped, submitted.Evaluation)
 	require.Empty(t, submitted.Nodes)
 	select {
-	case a := <-stuck:
-		t.Fatalf("the slot was free again: %s", a.Body)
+	case <-answered:
+		t.Fatalf("the slot was free again: %s", stuck().Body)
 	default:
 	}
 	d := s.settled(t, id)
 	require.Equal(t, deployment.StateActive, d.State, d.Reason)
 	require.Equal(t, deployment.EvaluationSkipped, d.LatestBuild.Evaluation)
 
-	a := <-stuck
+	a := stuck()
 	require.Equal(t, "0", s.metric(t, stand.Worker, "slipway_nix_slots_in_use"), "the slot is free at once")
 	require.Equal(t, http.StatusBadRequest, a.Status, a.Body)
 	require.Equal(t, "evaluation_failed", a.Error)
