@@ -79,8 +79,8 @@ bench: deps-test build ## ratios, each measured side by side in one run
 	BENCH=1 go test -count=1 -p 1 -timeout 30m -v ./tests/bench
 
 .PHONY: histories
-histories: build ## record workflow histories for the replay test, from a stand of its own
-	HISTORIES=$(CURDIR)/workflows/testdata/histories go test -count=1 -run TestRecordHistories ./tests/e2e
+histories: build ## record new histories for the replay test (keep the old ones that a release ran with)
+	go run ./tests/histories -replace
 
 .PHONY: clean
 clean: ## remove what was built (not the state of `make dev`)

@@ -115,9 +115,9 @@ func typed(err error) error {
 			NextRetryDelay: held.Left + 100*time.Millisecond,
 		})
 	case errors.Is(err, deployment.ErrUnknown):
-		return temporal.NewNonRetryableApplicationError(err.Error(), wire.ErrorUnknownDeployment, nil)
+		return temporal.NewNonRetryableApplicationError("slipway does not know this deployment", wire.ErrorUnknownDeployment, nil)
 	case errors.Is(err, ErrOtherConfiguration):
-		return temporal.NewNonRetryableApplicationError(err.Error(), wire.ErrorIdempotencyConflict, nil)
+		return temporal.NewNonRetryableApplicationError(ErrOtherConfiguration.Error(), wire.ErrorIdempotencyConflict, nil)
 	default:
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -282,12 +283,35 @@ func TestDeployerThatLeavesADaemon(t *testing.T) {
 	t.Parallel()
 	const id = "leaves-a-daemon"
 	slipway.deploy(t, id, `"deploy":"daemon"`)
-	text, err := os.ReadFile(filepath.Join(slipway.Record, id+".daemon"))
-	require.NoError(t, err)
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	require.NoError(t, err)
-	gone(t, pid)
+	gone(t, daemon(t, id))
 	require.Regexp(t, `(?m)^\[processes that the deployer left running are ended: [1-9][0-9]*\]$`, slipway.logOf(t, id, 1))
+}
+
+func TestDaemonOfACancelledDeployer(t *testing.T) {
+	t.Parallel()
+	const id = "cancelled-daemon"
+	slipway.submit(t, id, `"deploy":"daemon-gate"`)
+	deployer := slipway.started(t, id, "deploy", 1)
+	pid := daemon(t, id)
+	require.NoError(t, syscall.Kill(pid, 0), "it runs")
+	_, err := slipway.api(t).Cancel(t.Context(), deployment.Ref{Deployment: id, Build: 1})
+	require.NoError(t, err)
+	slipway.build(t, id, 1, deployment.StatusCancelled)
+	require.ErrorIs(t, syscall.Kill(deployer, 0), syscall.ESRCH, "the build ends after its deployer")
+	require.ErrorIs(t, syscall.Kill(pid, 0), syscall.ESRCH, "and after all that it started")
+}
+
+// daemon waits for the process that a deployer has put into the background.
+func daemon(t *testing.T, id string) (pid int) {
+	t.Helper()
+	await(t, patience, func() error {
+		text, err := os.ReadFile(filepath.Join(slipway.Record, id+".daemon"))
+		if err == nil {
+			pid, err = strconv.Atoi(strings.TrimSpace(string(text)))
+		}
+		return err
+	})
+	return pid
 }
 
 func TestDeployerThatHangsAtCancel(t *testing.T) {

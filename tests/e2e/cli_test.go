@@ -239,9 +239,11 @@ func TestCommandCancels(t *testing.T) {
 	r := cli(t, "cancel", id, "-b", "2")
 	require.Equal(t, 0, r.code, r.err)
 	require.Equal(t, "build 2 is cancelled\n", r.out)
+	ended := ""
 	for line := range lines {
-		t.Log(line)
+		ended += line + "\n"
 	}
+	inOrder(t, ended, "…", since+`build 2 cancelled: cancelled while queued`, since+`building: build 1 runs`)
 	var exit *exec.ExitError
 	require.ErrorAs(t, queued.Wait(), &exit)
 	require.Equal(t, 3, exit.ExitCode(), "it did not run")

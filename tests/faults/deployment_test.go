@@ -28,6 +28,7 @@ const trueWithin = 60 * time.Second
 // subject is a deployment of a scenario and what slipway promised about it.
 // Only its methods change the deployment.
 type subject struct {
+	*world
 	id string
 
 	mu sync.Mutex
@@ -41,9 +42,9 @@ type subject struct {
 	unsure bool
 }
 
-func newSubject(t *testing.T, phase string) *subject {
+func (w *world) newSubject(t *testing.T, phase string) *subject {
 	name := strings.ToLower(strings.TrimPrefix(t.Name(), "Test")) + "-" + phase
-	return &subject{id: strings.NewReplacer("/", "-", "_", "-").Replace(name), promised: map[int64]deployment.Action{}}
+	return &subject{world: w, id: strings.NewReplacer("/", "-", "_", "-").Replace(name), promised: map[int64]deployment.Action{}}
 }
 
 // submit gives the deployment a configuration with the given members and waits
@@ -52,7 +53,7 @@ func (s *subject) submit(ctx context.Context, members string) (int64, error) {
 	s.mu.Lock()
 	s.asked, s.open = s.asked+1, s.open+1
 	s.mu.Unlock()
-	submitted, err := api.Submit(ctx, s.id, configuration(members), uuid.NewString())
+	submitted, err := s.api.Submit(ctx, s.id, configuration(members), uuid.NewString())
 	if err != nil {
 		return 0, fmt.Errorf("submit of %s: %w", s.id, err)
 	}
@@ -71,7 +72,7 @@ func (s *subject) submit(ctx context.Context, members string) (int64, error) {
 func (s *subject) destroy(ctx context.Context) (int64, error) {
 	var destroyed client.Destroyed
 	err := repeat(ctx, func() (err error) {
-		destroyed, err = api.Destroy(ctx, s.id)
+		destroyed, err = s.api.Destroy(ctx, s.id)
 		return err
 	})
 	if err != nil {
@@ -115,7 +116,7 @@ func must(t *testing.T) func(build int64, err error) int64 {
 
 // note is what the deployer of the controlled source wrote, line by line.
 func (s *subject) note() ([]string, error) {
-	text, err := os.ReadFile(filepath.Join(slipway.Record, s.id))
+	text, err := os.ReadFile(filepath.Join(s.Record, s.id))
 	if os.IsNotExist(err) {
 		return nil, nil
 	}
@@ -147,14 +148,14 @@ func count(lines []string, beginning string) int {
 // openGate lets the deployer go on that waits at the gate, and all later ones.
 func (s *subject) openGate(t *testing.T) {
 	t.Helper()
-	require.NoError(t, os.WriteFile(filepath.Join(slipway.Record, s.id+".open"), nil, 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(s.Record, s.id+".open"), nil, 0o644))
 }
 
 // gone waits until no process of the deployer is left.
 func (s *subject) gone(t *testing.T, limit time.Duration) {
 	t.Helper()
 	await(t, limit, func() error {
-		if pids := deployers(s.id); len(pids) > 0 {
+		if pids := s.deployers(s.id); len(pids) > 0 {
 			return fmt.Errorf("processes of the deployer of %s are left: %v", s.id, pids)
 		}
 		return nil
@@ -164,7 +165,7 @@ func (s *subject) gone(t *testing.T, limit time.Duration) {
 // build reads one build.
 func (s *subject) build(t *testing.T, number int64) deployment.Build {
 	t.Helper()
-	build, err := api.Build(t.Context(), deployment.Ref{Deployment: s.id, Build: number})
+	build, err := s.api.Build(t.Context(), deployment.Ref{Deployment: s.id, Build: number})
 	require.NoError(t, err)
 	return build
 }
@@ -178,14 +179,14 @@ func (s *subject) ended(t *testing.T, number int64, want deployment.Status) {
 
 // settled returns nil when nothing goes on any more.
 func (s *subject) settled(ctx context.Context) error {
-	d, err := api.Get(ctx, s.id)
+	d, err := s.api.Get(ctx, s.id)
 	if err != nil {
 		return err
 	}
 	if !d.State.Settled() {
 		return fmt.Errorf("%s is %s since %s: %s", s.id, d.State, d.Since, d.Reason)
 	}
-	if err := leftovers(s.id); err != nil {
+	if err := s.leftovers(s.id); err != nil {
 		return fmt.Errorf("%s: %w", s.id, err)
 	}
 	return s.closed(ctx)
@@ -193,7 +194,7 @@ func (s *subject) settled(ctx context.Context) error {
 
 // closed returns nil when no workflow of the deployment is open.
 func (s *subject) closed(ctx context.Context) error {
-	open, err := temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+	open, err := s.temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
 		Query: fmt.Sprintf("SlipwayDeployment = '%s' AND ExecutionStatus = 'Running'", s.id),
 	})
 	if err != nil {
@@ -202,7 +203,7 @@ func (s *subject) closed(ctx context.Context) error {
 	for _, workflow := range open.GetExecutions() {
 		id := workflow.GetExecution().GetWorkflowId()
 		// The list may be behind.
-		description, err := temporal.DescribeWorkflowExecution(ctx, id, workflow.GetExecution().GetRunId())
+		description, err := s.temporal.DescribeWorkflowExecution(ctx, id, workflow.GetExecution().GetRunId())
 		if err != nil {
 			return err
 		}
@@ -224,7 +225,7 @@ func (s *subject) truth(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d, err := api.Get(ctx, s.id)
+	d, err := s.api.Get(ctx, s.id)
 	if err != nil {
 		return err
 	}
@@ -264,7 +265,7 @@ func (s *subject) truth(ctx context.Context) error {
 func (s *subject) builds(ctx context.Context) (all []deployment.Build, err error) {
 	var before int64
 	for {
-		page, err := api.Builds(ctx, s.id, 0, before)
+		page, err := s.api.Builds(ctx, s.id, 0, before)
 		if err != nil || len(page) == 0 {
 			return all, err
 		}
@@ -302,7 +303,7 @@ func (s *subject) promises(builds []deployment.Build) (problems []error) {
 // failing are the builds whose deployer ends by itself, and not with code 0.
 func (s *subject) failing(ctx context.Context) (map[int64]bool, error) {
 	failing := map[int64]bool{}
-	rows, err := database.Query(ctx, `SELECT number FROM builds
+	rows, err := s.database.Query(ctx, `SELECT number FROM builds
 		WHERE deployment_id = $1 AND configuration::jsonb #>> '{test,deploy}' = 'fail'`, s.id)
 	if err != nil {
 		return nil, err
@@ -419,7 +420,7 @@ func usable(t *testing.T, subjects ...*subject) {
 
 func (s *subject) becomes(ctx context.Context, state deployment.State, live int64) error {
 	return poll(ctx, trueWithin, func() error {
-		d, err := api.Get(ctx, s.id)
+		d, err := s.api.Get(ctx, s.id)
 		switch {
 		case err != nil:
 			return err

@@ -3,6 +3,7 @@ package faults
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -17,67 +18,116 @@ import (
 	"slipway.dev/slipway/tests/stand"
 )
 
-// The stand that the tests of this package share, one after the other, and
-// what they look at it with. All survive a restart of what they connect to.
-var (
-	slipway  *stand.Stand
-	api      *client.Client
-	database *pgxpool.Pool
-	temporal temporalclient.Client
-)
+// worlds are the stands of this package. A test has one for itself; there are
+// two, since most of a test is waiting.
+var worlds = make(chan *world, 2)
 
 // soakTime is how long the soak lasts; 0 when SOAK is not set.
 var soakTime time.Duration
 
 func TestMain(m *testing.M) {
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	fail := func(err error) int {
+	if err := prepare(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		return 1
+		os.Exit(1)
 	}
-	if text := os.Getenv("SOAK"); text != "" {
-		var err error
-		if soakTime, err = time.ParseDuration(text); err != nil {
-			return fail(fmt.Errorf("SOAK: %w", err))
+	code := m.Run()
+	for range cap(worlds) {
+		if w := <-worlds; w != nil {
+			if err := w.close(); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				code = 1
+			}
 		}
 	}
-	var err error
-	slipway, err = stand.New(stand.Options{Env: []string{"SLIPWAY_NIX_SLOTS=4", "SLIPWAY_DEPLOYER_GRACE=1s"}})
-	if err != nil {
-		return fail(err)
-	}
-	code := 1
-	if err = connect(); err == nil {
-		code = m.Run()
-		database.Close()
-		temporal.Close()
-	}
-	if code != 0 {
-		fmt.Fprintln(os.Stderr, err, slipway.Logs())
-	}
-	if err := slipway.Close(); err != nil {
-		return fail(err)
-	}
-	return code
+	os.Exit(code)
 }
 
-func connect() (err error) {
-	// Longer than any fault of these tests, so that callers get their answer.
-	const patience = 3 * time.Minute
-	if api, err = client.New(slipway.URL, token, client.Options{Patience: patience}); err != nil {
-		return err
+func prepare() (err error) {
+	if text := os.Getenv("SOAK"); text != "" {
+		if soakTime, err = time.ParseDuration(text); err != nil {
+			return fmt.Errorf("SOAK: %w", err)
+		}
 	}
-	if database, err = slipway.Database(context.Background()); err != nil {
-		return err
+	made := make(chan error)
+	for range cap(worlds) {
+		go func() {
+			w, err := newWorld()
+			worlds <- w
+			made <- err
+		}()
 	}
-	temporal, err = slipway.TemporalClient()
+	for range cap(worlds) {
+		err = errors.Join(err, <-made)
+	}
 	return err
 }
 
-func token() (string, error) { return slipway.Token(issuer.Claims{}), nil }
+// world is a running slipway, and what tests look at it with. All survive a
+// restart of what they connect to.
+type world struct {
+	*stand.Stand
+	api      *client.Client
+	database *pgxpool.Pool
+	temporal temporalclient.Client
+}
+
+func newWorld() (*world, error) {
+	s, err := stand.New(stand.Options{Env: []string{"SLIPWAY_NIX_SLOTS=4", "SLIPWAY_DEPLOYER_GRACE=1s"}})
+	if err != nil {
+		return nil, err
+	}
+	w := &world{Stand: s}
+	// Longer than any fault of these tests, so that callers get their answer.
+	w.api, err = w.client(3 * time.Minute)
+	if err == nil {
+		w.database, err = s.Database(context.Background())
+	}
+	if err == nil {
+		w.temporal, err = s.TemporalClient()
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return w, nil
+}
+
+// client makes a client that repeats a submit for so long.
+func (w *world) client(patience time.Duration) (*client.Client, error) {
+	token := func() (string, error) { return w.Token(issuer.Claims{}), nil }
+	return client.New(w.URL, token, client.Options{Patience: patience})
+}
+
+func (w *world) close() error {
+	w.database.Close()
+	w.temporal.Close()
+	return w.Close()
+}
+
+// enter gives a test a world until it ends. After a test that failed nobody
+// knows what state its world is in, so the next one gets another.
+func enter(t *testing.T) *world {
+	t.Parallel()
+	w := <-worlds
+	if w == nil {
+		worlds <- nil
+		t.Fatal("there is no world, see the tests before")
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(w.Logs())
+			var err error
+			if err = w.close(); err == nil {
+				w, err = newWorld()
+			}
+			if err != nil {
+				t.Error(err)
+				w = nil
+			}
+		}
+		worlds <- w
+	})
+	return w
+}
 
 // long is how long something lasts in the long version of the tests, and
 // otherwise.
@@ -89,22 +139,22 @@ func long(soaking, otherwise time.Duration) time.Duration {
 }
 
 // kill kills pieces at once, as kill -9 does.
-func kill(t *testing.T, pieces ...string) {
+func (w *world) kill(t *testing.T, pieces ...string) {
 	t.Helper()
 	for _, piece := range pieces {
-		require.NoError(t, slipway.Kill(piece))
+		require.NoError(t, w.Kill(piece))
 	}
 }
 
 // start starts pieces again, waits until all of slipway can be used, and
 // returns when that was.
-func start(t *testing.T, pieces ...string) time.Time {
+func (w *world) start(t *testing.T, pieces ...string) time.Time {
 	t.Helper()
 	since := time.Now()
 	for _, piece := range pieces {
-		require.NoError(t, slipway.Start(piece))
+		require.NoError(t, w.Start(piece))
 	}
-	require.NoError(t, slipway.Ready())
+	require.NoError(t, w.Ready())
 	t.Logf("%v: up again after %s", pieces, time.Since(since).Round(100*time.Millisecond))
 	return time.Now()
 }
@@ -134,7 +184,7 @@ func poll(ctx context.Context, limit time.Duration, done func() error) error {
 			return nil
 		}
 		if time.Now().After(deadline) || ctx.Err() != nil {
-			return fmt.Errorf("after %s: %w", limit, err)
+			return fmt.Errorf("after %s: %w", limit.Round(time.Second), err)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}

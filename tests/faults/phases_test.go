@@ -31,12 +31,12 @@ type phases struct {
 }
 
 // newPhases brings deployments into their phases.
-func newPhases(t *testing.T) *phases {
+func (w *world) newPhases(t *testing.T) *phases {
 	t.Helper()
 	p := &phases{
-		evaluating: newSubject(t, "evaluating"), answered: make(chan error, 1),
-		accepted: newSubject(t, "accepted"), queued: newSubject(t, "queued"),
-		deploying: newSubject(t, "deploying"), daemon: newSubject(t, "daemon"), hauling: newSubject(t, "hauling"),
+		evaluating: w.newSubject(t, "evaluating"), answered: make(chan error, 1),
+		accepted: w.newSubject(t, "accepted"), queued: w.newSubject(t, "queued"),
+		deploying: w.newSubject(t, "deploying"), daemon: w.newSubject(t, "daemon"), hauling: w.newSubject(t, "hauling"),
 	}
 	members := map[*subject]string{
 		p.queued: `"deploy":"gate"`, p.deploying: `"deploy":"gate"`, p.daemon: `"deploy":"daemon-gate"`, p.hauling: `"destroy":"gate"`,
@@ -49,7 +49,7 @@ func newPhases(t *testing.T) *phases {
 	p.deploying.noted(t, "start deploy 1")
 	p.daemon.noted(t, "start deploy 1")
 	await(t, trueWithin, func() error {
-		_, err := os.Stat(filepath.Join(slipway.Record, p.daemon.id+".daemon"))
+		_, err := os.Stat(filepath.Join(w.Record, p.daemon.id+".daemon"))
 		return err
 	})
 	require.NoError(t, p.hauling.becomes(t.Context(), deployment.StateActive, 1))
@@ -57,14 +57,14 @@ func newPhases(t *testing.T) *phases {
 	p.hauling.noted(t, "start destroy 2")
 	require.EqualValues(t, 2, must(t)(p.queued.submit(t.Context(), "")))
 
-	before := len(evaluators())
+	before := len(w.evaluators())
 	go func() {
 		// Its own text, so that no earlier evaluation is in the cache.
 		_, err := p.evaluating.submit(t.Context(), fmt.Sprintf(`"evaluate":"slow","work":4,"note":%q`, t.Name()))
 		p.answered <- err
 	}()
 	await(t, trueWithin, func() error {
-		if len(evaluators()) <= before {
+		if len(w.evaluators()) <= before {
 			return errors.New("no evaluation has begun")
 		}
 		return nil

@@ -35,16 +35,16 @@ func processes(is func(pid int, environment, arguments []byte) bool) []int {
 }
 
 // deployers are the processes of a deployment's deployers, daemons too.
-func deployers(id string) []int {
+func (w *world) deployers(id string) []int {
 	return processes(func(_ int, environment, _ []byte) bool {
-		return bytes.Contains(environment, []byte("TEST_RECORD="+slipway.Record+"\x00")) &&
+		return bytes.Contains(environment, []byte("TEST_RECORD="+w.Record+"\x00")) &&
 			bytes.Contains(environment, []byte("SLIPWAY_DEPLOYMENT_ID="+id+"\x00"))
 	})
 }
 
 // supervisors are the processes that hold a working folder of a deployment,
 // but for the workers.
-func supervisors(id string) []int {
+func (w *world) supervisors(id string) []int {
 	return processes(func(pid int, _, arguments []byte) bool {
 		if !bytes.Contains(arguments, []byte("\x00supervise\x00")) {
 			return false
@@ -53,7 +53,7 @@ func supervisors(id string) []int {
 		descriptors, _ := os.ReadDir(folder)
 		for _, descriptor := range descriptors {
 			target, _ := os.Readlink(filepath.Join(folder, descriptor.Name()))
-			for _, mine := range workingFolders(id) {
+			for _, mine := range w.workingFolders(id) {
 				if strings.HasPrefix(target, mine) {
 					return true
 				}
@@ -63,28 +63,28 @@ func supervisors(id string) []int {
 	})
 }
 
-// evaluators are the processes that evaluate for this stand.
-func evaluators() []int {
+// evaluators are the processes that evaluate in this world.
+func (w *world) evaluators() []int {
 	return processes(func(_ int, _, arguments []byte) bool {
-		return bytes.Contains(arguments, []byte("nix-instantiate\x00")) && bytes.Contains(arguments, []byte(slipway.Dir))
+		return bytes.Contains(arguments, []byte("nix-instantiate\x00")) && bytes.Contains(arguments, []byte(w.Dir))
 	})
 }
 
 // workingFolders are what the names of a deployment's working folders begin
 // with.
-func workingFolders(id string) []string {
+func (w *world) workingFolders(id string) []string {
 	return []string{
-		filepath.Join(slipway.StateDir(stand.Worker), "deployers", id+"-"),
-		filepath.Join(slipway.StateDir(stand.Second), "deployers", id+"-"),
+		filepath.Join(w.StateDir(stand.Worker), "deployers", id+"-"),
+		filepath.Join(w.StateDir(stand.Second), "deployers", id+"-"),
 	}
 }
 
 // leftovers is an error while anything of a deployer is left.
-func leftovers(id string) error {
-	if pids := append(deployers(id), supervisors(id)...); len(pids) > 0 {
+func (w *world) leftovers(id string) error {
+	if pids := append(w.deployers(id), w.supervisors(id)...); len(pids) > 0 {
 		return fmt.Errorf("processes of a deployer are left: %v", pids)
 	}
-	for _, prefix := range workingFolders(id) {
+	for _, prefix := range w.workingFolders(id) {
 		if folders, _ := filepath.Glob(prefix + "*"); len(folders) > 0 {
 			return fmt.Errorf("working folders are left: %v", folders)
 		}

@@ -41,7 +41,7 @@ func TestSoak(t *testing.T) {
 	fmt.Printf("soak: SOAK_SEED=%d\n", seed)
 	var subjects []*subject
 	for i := range soaked {
-		subjects = append(subjects, newSubject(t, fmt.Sprint(i)))
+		subjects = append(subjects, w.newSubject(t, fmt.Sprint(i)))
 	}
 	w := &watcher{before: map[deployment.Ref]row{}}
 	until := time.Now().Add(soakTime)
@@ -99,13 +99,13 @@ func (c *caller) call(ctx context.Context) error {
 		return c.whereKnown(func() error { return c.cancelNewest(ctx) })
 	case 8:
 		return repeat(ctx, func() error {
-			_, err := api.Preview(ctx, c.id, configuration(c.members()))
+			_, err := c.api.Preview(ctx, c.id, configuration(c.members()))
 			return err
 		})
 	default:
 		return c.whereKnown(func() error {
 			return repeat(ctx, func() error {
-				_, err := api.Get(ctx, c.id)
+				_, err := c.api.Get(ctx, c.id)
 				return err
 			})
 		})
@@ -136,11 +136,11 @@ func (c *caller) members() string {
 
 func (c *caller) cancelNewest(ctx context.Context) error {
 	err := repeat(ctx, func() error {
-		d, err := api.Get(ctx, c.id)
+		d, err := c.api.Get(ctx, c.id)
 		if err != nil || d.LatestBuild == nil {
 			return err
 		}
-		_, err = api.Cancel(ctx, deployment.Ref{Deployment: c.id, Build: d.LatestBuild.Number})
+		_, err = c.api.Cancel(ctx, deployment.Ref{Deployment: c.id, Build: d.LatestBuild.Number})
 		return err
 	})
 	var refused *client.Error
@@ -175,7 +175,7 @@ func (b *breaker) rage(ctx context.Context, over time.Time) error {
 			return fmt.Errorf("%s: %w", what, err)
 		}
 	}
-	return slipway.Ready()
+	return b.Ready()
 }
 
 // order is the one in which pieces start.
@@ -190,28 +190,28 @@ func (b *breaker) fault(ctx context.Context) (what string, err error) {
 	case 0, 1, 2: // some pieces at once, at times all
 		var broken []string
 		for _, piece := range order {
-			if slipway.Process(piece) != nil && b.IntN(2) == 0 {
+			if b.Process(piece) != nil && b.IntN(2) == 0 {
 				broken = append(broken, piece)
 			}
 		}
-		return fmt.Sprintf("kill %v for %s", broken, away), b.outage(ctx, broken, away, slipway.Kill)
+		return fmt.Sprintf("kill %v for %s", broken, away), b.outage(ctx, broken, away, b.Kill)
 	case 3, 4: // the worker, most of what happens is there
-		return fmt.Sprintf("kill worker for %s", away), b.outage(ctx, []string{stand.Worker}, away, slipway.Kill)
+		return fmt.Sprintf("kill worker for %s", away), b.outage(ctx, []string{stand.Worker}, away, b.Kill)
 	case 5: // an update of slipway
 		return fmt.Sprintf("stop worker and API for %s", away),
-			b.outage(ctx, []string{stand.Worker, stand.API}, away, slipway.Stop)
+			b.outage(ctx, []string{stand.Worker, stand.API}, away, b.Stop)
 	case 6:
 		piece := []string{stand.Worker, stand.Temporal}[b.IntN(2)]
-		if err := slipway.Signal(piece, syscall.SIGSTOP); err != nil {
+		if err := b.Signal(piece, syscall.SIGSTOP); err != nil {
 			return "freeze " + piece, err
 		}
 		_ = pause(ctx, away)
-		return fmt.Sprintf("freeze %s for %s", piece, away), slipway.Signal(piece, syscall.SIGCONT)
+		return fmt.Sprintf("freeze %s for %s", piece, away), b.Signal(piece, syscall.SIGCONT)
 	case 7: // another worker comes or goes
-		if slipway.Process(stand.Second) != nil {
-			return "kill the second worker", slipway.Kill(stand.Second)
+		if b.Process(stand.Second) != nil {
+			return "kill the second worker", b.Kill(stand.Second)
 		}
-		return "start a second worker", slipway.Start(stand.Second)
+		return "start a second worker", b.Start(stand.Second)
 	case 8:
 		return b.killSupervisor()
 	default:
@@ -227,7 +227,7 @@ func (b *breaker) outage(ctx context.Context, pieces []string, away time.Duratio
 	}
 	_ = pause(ctx, away)
 	for _, piece := range pieces {
-		if err := slipway.Start(piece); err != nil {
+		if err := b.Start(piece); err != nil {
 			return err
 		}
 	}
@@ -239,7 +239,7 @@ func (b *breaker) outage(ctx context.Context, pieces []string, away time.Duratio
 func (b *breaker) killSupervisor() (what string, err error) {
 	for _, i := range b.Perm(len(b.subjects)) {
 		s := b.subjects[i]
-		for _, pid := range supervisors(s.id) {
+		for _, pid := range b.supervisors(s.id) {
 			s.mu.Lock()
 			s.unsure = true
 			s.mu.Unlock()
@@ -251,7 +251,7 @@ func (b *breaker) killSupervisor() (what string, err error) {
 
 // endWorkflow is an operator who terminates or cancels a workflow.
 func (b *breaker) endWorkflow(ctx context.Context) (what string, err error) {
-	open, err := temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+	open, err := b.temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
 		Query: "ExecutionStatus = 'Running' AND (WorkflowType = 'Submit' OR WorkflowType = 'Destroy')",
 	})
 	if err != nil || len(open.GetExecutions()) == 0 {
@@ -260,10 +260,10 @@ func (b *breaker) endWorkflow(ctx context.Context) (what string, err error) {
 	execution := open.GetExecutions()[b.IntN(len(open.GetExecutions()))].GetExecution()
 	// The list may be behind: a workflow that has ended is no error.
 	if b.IntN(2) == 0 {
-		_ = temporal.CancelWorkflow(ctx, execution.GetWorkflowId(), "")
+		_ = b.temporal.CancelWorkflow(ctx, execution.GetWorkflowId(), "")
 		return "cancel " + execution.GetWorkflowId(), nil
 	}
-	_ = temporal.TerminateWorkflow(ctx, execution.GetWorkflowId(), "", "soak")
+	_ = b.temporal.TerminateWorkflow(ctx, execution.GetWorkflowId(), "", "soak")
 	return "terminate " + execution.GetWorkflowId(), nil
 }
 
@@ -290,7 +290,7 @@ func (w *watcher) watch(ctx context.Context) error {
 // look compares the rows with those before. A database that is away is no
 // error.
 func (w *watcher) look(ctx context.Context) error {
-	rows, err := database.Query(ctx, `SELECT deployment_id, number, status, reason, coalesce(finished_at, 'epoch') FROM builds
+	rows, err := w.database.Query(ctx, `SELECT deployment_id, number, status, reason, coalesce(finished_at, 'epoch') FROM builds
 		WHERE deployment_id LIKE 'soak-%' ORDER BY deployment_id, number`)
 	if err != nil {
 		return nil
@@ -335,7 +335,7 @@ func (w *watcher) look(ctx context.Context) error {
 // overlaps is an error when two deployers of a deployment of the soak ran at
 // once.
 func overlaps() error {
-	records, err := filepath.Glob(filepath.Join(slipway.Record, "soak-*"))
+	records, err := filepath.Glob(filepath.Join(w.Record, "soak-*"))
 	if err != nil {
 		return err
 	}

@@ -1,10 +1,11 @@
-// Command histories fetches the history of one run of each kind from a
-// Temporal server that has seen them, as the replay test of package workflows
-// reads it:
+// Command histories records the histories that the replay test of package
+// workflows replays: one run of each kind of each workflow. By itself it runs
+// a whole slipway and plays every kind on it (after `make build`):
 //
-//	go run ./tests/histories -address 127.0.0.1:7233 -out workflows/testdata/histories
+//	go run ./tests/histories
 //
-// It takes the newest run of a kind and keeps a file that exists, because old
+// With -address it takes them from a Temporal server that has seen them. It
+// takes the newest run of a kind and keeps a file that exists, because old
 // histories are what the replay test is for; -replace overwrites them. It
 // fails when the server has no run of some kind, after it has written the
 // others.
@@ -33,24 +34,32 @@ func main() {
 
 func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("histories", flag.ContinueOnError)
-	address := flags.String("address", client.DefaultHostPort, "`host:port` of the Temporal frontend")
+	address := flags.String("address", "", "`host:port` of a Temporal frontend; empty plays on a slipway of its own")
 	namespace := flags.String("namespace", client.DefaultNamespace, "Temporal namespace")
 	folder := flags.String("out", "workflows/testdata/histories", "`folder` to write to")
 	replace := flags.Bool("replace", false, "overwrite the files that exist")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	temporal, err := client.DialContext(ctx, client.Options{HostPort: *address, Namespace: *namespace})
+	if err := os.MkdirAll(*folder, 0o755); err != nil {
+		return err
+	}
+	save := func(address string) error { return saveAll(ctx, address, *namespace, *folder, *replace, out) }
+	if *address == "" {
+		return record(ctx, save)
+	}
+	return save(*address)
+}
+
+func saveAll(ctx context.Context, address, namespace, folder string, replace bool, out io.Writer) error {
+	temporal, err := client.DialContext(ctx, client.Options{HostPort: address, Namespace: namespace})
 	if err != nil {
 		return fmt.Errorf("reach Temporal: %w", err)
 	}
 	defer temporal.Close()
-	if err := os.MkdirAll(*folder, 0o755); err != nil {
-		return err
-	}
 	var problems []error
 	for _, k := range kinds() {
-		did, err := k.save(ctx, temporal, *folder, *replace)
+		did, err := k.save(ctx, temporal, folder, replace)
 		if err != nil {
 			problems = append(problems, fmt.Errorf("%s: %w", k.name, err))
 			continue

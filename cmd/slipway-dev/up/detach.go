@@ -77,25 +77,26 @@ func Detach(ctx context.Context, stateFolder, path string, args []string, out io
 		ready <- n == 1
 	}()
 	stop := ctx.Done()
+	show := func() {
+		// A reader that went away does not change what is waited for.
+		if _, err := io.Copy(out, shown); err != nil {
+			out = io.Discard
+		}
+	}
 	for {
 		select {
 		case ok := <-ready:
-			var failure error
 			if !ok {
-				failure = errors.Join(errors.New("it did not become ready (see above)"), cmd.Wait())
+				err = errors.Join(errors.New("it did not become ready (see above)"), cmd.Wait())
 			}
 			// All that it printed before it signalled, or ended, is in the log now.
-			if _, err := io.Copy(out, shown); err != nil {
-				return err
-			}
-			return failure
+			show()
+			return err
 		case <-stop:
 			_ = cmd.Process.Signal(syscall.SIGTERM)
 			stop = nil
 		case <-time.After(100 * time.Millisecond):
-			if _, err := io.Copy(out, shown); err != nil {
-				return err
-			}
+			show()
 		}
 	}
 }
