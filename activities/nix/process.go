@@ -23,6 +23,9 @@ const (
 
 	// termGrace is how long a build may take to end its builders after SIGTERM.
 	termGrace = 5 * time.Second
+	// evaluationNice is the priority of Nix, below that of everything that
+	// answers requests.
+	evaluationNice = 10
 	// pipeGrace bounds the wait for output of a descendant that left the
 	// process group and still holds our pipes.
 	pipeGrace = 2 * time.Second
@@ -207,6 +210,11 @@ func limit(pid int, memory int64) error {
 		if err != nil && !errors.Is(err, unix.ESRCH) {
 			return fmt.Errorf("limit process: %w", err)
 		}
+	}
+	// An evaluation is all computing. Submits that go on without one must not
+	// wait for the cores that it takes.
+	if err := unix.Setpriority(unix.PRIO_PROCESS, pid, evaluationNice); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("limit process: %w", err)
 	}
 	return nil
 }

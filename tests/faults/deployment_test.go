@@ -151,6 +151,15 @@ func (s *subject) openGate(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(s.Record, s.id+".open"), nil, 0o644))
 }
 
+// hasDaemon waits until the deployer has started its daemon.
+func (s *subject) hasDaemon(t *testing.T) {
+	t.Helper()
+	await(t, trueWithin, func() error {
+		_, err := os.Stat(filepath.Join(s.Record, s.id+".daemon"))
+		return err
+	})
+}
+
 // gone waits until no process of the deployer is left.
 func (s *subject) gone(t *testing.T, limit time.Duration) {
 	t.Helper()
@@ -170,11 +179,19 @@ func (s *subject) build(t *testing.T, number int64) deployment.Build {
 	return build
 }
 
+// has returns nil when a build has a status.
+func (s *subject) has(ctx context.Context, number int64, want deployment.Status) error {
+	build, err := s.api.Build(ctx, deployment.Ref{Deployment: s.id, Build: number})
+	if err == nil && build.Status != want {
+		err = fmt.Errorf("build %d of %s is %s (%s), want %s", number, s.id, build.Status, build.Reason, want)
+	}
+	return err
+}
+
 // ended asserts how a build ended.
 func (s *subject) ended(t *testing.T, number int64, want deployment.Status) {
 	t.Helper()
-	build := s.build(t, number)
-	require.Equal(t, want, build.Status, "build %d of %s: %s", number, s.id, build.Reason)
+	require.NoError(t, s.has(t.Context(), number, want))
 }
 
 // settled returns nil when nothing goes on any more.
@@ -392,6 +409,11 @@ func sound(t *testing.T, up time.Time, subjects ...*subject) {
 	}
 	for _, s := range subjects {
 		require.NoError(t, s.truth(t.Context()))
+		builds, err := s.api.Builds(t.Context(), s.id, 5, 0)
+		require.NoError(t, err)
+		for _, build := range builds {
+			t.Logf("%s: build %d (%s) %s %s", s.id, build.Number, build.Action, build.Status, build.Reason)
+		}
 	}
 }
 

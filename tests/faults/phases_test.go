@@ -3,8 +3,6 @@ package faults
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -48,10 +46,7 @@ func (w *world) newPhases(t *testing.T) *phases {
 	p.queued.noted(t, "start deploy 1")
 	p.deploying.noted(t, "start deploy 1")
 	p.daemon.noted(t, "start deploy 1")
-	await(t, trueWithin, func() error {
-		_, err := os.Stat(filepath.Join(w.Record, p.daemon.id+".daemon"))
-		return err
-	})
+	p.daemon.hasDaemon(t)
 	require.NoError(t, p.hauling.becomes(t.Context(), deployment.StateActive, 1))
 	require.EqualValues(t, 2, must(t)(p.hauling.destroy(t.Context())))
 	p.hauling.noted(t, "start destroy 2")
@@ -86,13 +81,6 @@ func (p *phases) finish(t *testing.T, up time.Time) {
 	}
 	require.NoError(t, <-p.answered)
 	sound(t, up, p.all()...)
-	for _, s := range p.all() {
-		builds, err := s.builds(t.Context())
-		require.NoError(t, err)
-		for _, build := range builds {
-			t.Logf("%s: build %d (%s) %s %s", s.id, build.Number, build.Action, build.Status, build.Reason)
-		}
-	}
 	p.evaluating.ended(t, 1, deployment.StatusSucceeded)
 	p.queued.ended(t, 2, deployment.StatusSucceeded)
 }

@@ -38,12 +38,13 @@ func TestSoak(t *testing.T) {
 		seed, err = strconv.ParseUint(text, 10, 64)
 		require.NoError(t, err)
 	}
+	world := enter(t)
 	fmt.Printf("soak: SOAK_SEED=%d\n", seed)
 	var subjects []*subject
 	for i := range soaked {
-		subjects = append(subjects, w.newSubject(t, fmt.Sprint(i)))
+		subjects = append(subjects, world.newSubject(t, fmt.Sprint(i)))
 	}
-	w := &watcher{before: map[deployment.Ref]row{}}
+	w := &watcher{world, map[deployment.Ref]row{}}
 	until := time.Now().Add(soakTime)
 	for round := uint64(0); round == 0 || time.Now().Before(until); round++ {
 		over := time.Now().Add(long(20*time.Second, 12*time.Second))
@@ -52,7 +53,7 @@ func TestSoak(t *testing.T) {
 			c := &caller{subjects[i%soaked], rand.New(rand.NewPCG(seed, round<<8+uint64(i)))}
 			group.Go(func() error { return c.live(ctx, over) })
 		}
-		b := &breaker{subjects, rand.New(rand.NewPCG(seed, round<<8+0xff))}
+		b := &breaker{world, subjects, rand.New(rand.NewPCG(seed, round<<8+0xff))}
 		group.Go(func() error { return b.rage(ctx, over) })
 		watching, stop := context.WithCancel(t.Context())
 		watched := make(chan error, 1)
@@ -163,6 +164,7 @@ func pause(ctx context.Context, d time.Duration) error {
 
 // breaker breaks things and repairs them.
 type breaker struct {
+	*world
 	subjects []*subject
 	*rand.Rand
 }
@@ -269,6 +271,7 @@ func (b *breaker) endWorkflow(ctx context.Context) (what string, err error) {
 
 // watcher looks at the rows and the record while things change.
 type watcher struct {
+	*world
 	before map[deployment.Ref]row
 }
 
@@ -329,12 +332,12 @@ func (w *watcher) look(ctx context.Context) error {
 		}
 	}
 	w.before = now
-	return overlaps()
+	return w.overlaps()
 }
 
 // overlaps is an error when two deployers of a deployment of the soak ran at
 // once.
-func overlaps() error {
+func (w *watcher) overlaps() error {
 	records, err := filepath.Glob(filepath.Join(w.Record, "soak-*"))
 	if err != nil {
 		return err

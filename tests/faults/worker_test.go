@@ -19,31 +19,36 @@ import (
 // ignores SIGTERM has a second.
 const gone = 5 * time.Second
 
+// lost is the reason of a build whose deployer died with its worker.
+const lost = "the worker that ran the deployer was lost"
+
 func TestWorkerKilled(t *testing.T) {
-	p := newPhases(t)
-	kill(t, stand.Worker)
+	w := enter(t)
+	p := w.newPhases(t)
+	w.kill(t, stand.Worker)
 	for _, s := range p.all() {
 		s.gone(t, gone)
 	}
 	await(t, gone, func() error {
-		if pids := evaluators(); len(pids) > 0 {
+		if pids := w.evaluators(); len(pids) > 0 {
 			return fmt.Errorf("evaluators are left: %v", pids)
 		}
 		return nil
 	})
-	up := start(t, stand.Worker)
+	up := w.start(t, stand.Worker)
 	p.finish(t, up)
 	p.hauling.ended(t, 2, deployment.StatusSucceeded)
 	for _, s := range []*subject{p.queued, p.deploying, p.daemon} {
 		s.ended(t, 1, deployment.StatusFailed)
-		require.Equal(t, "the worker that ran the deployer was lost", s.build(t, 1).Reason)
+		require.Equal(t, lost, s.build(t, 1).Reason)
 	}
 	usable(t, p.all()...)
 }
 
 // The deployer has ended, and nobody has finished its build.
 func TestWorkerKilledAfterDeploy(t *testing.T) {
-	deploying, hauling := newSubject(t, "deploying"), newSubject(t, "hauling")
+	w := enter(t)
+	deploying, hauling := w.newSubject(t, "deploying"), w.newSubject(t, "hauling")
 	must(t)(deploying.submit(t.Context(), `"deploy":"gate"`))
 	deploying.noted(t, "start deploy 1")
 	must(t)(hauling.submit(t.Context(), `"destroy":"gate"`))
@@ -52,15 +57,15 @@ func TestWorkerKilledAfterDeploy(t *testing.T) {
 	hauling.noted(t, "start destroy 2")
 
 	// A frozen worker finishes nothing, but its supervisors go on.
-	require.NoError(t, slipway.Signal(stand.Worker, syscall.SIGSTOP))
+	require.NoError(t, w.Signal(stand.Worker, syscall.SIGSTOP))
 	for s, number := range map[*subject]int64{deploying: 1, hauling: 2} {
 		s.openGate(t)
 		s.staged(t, number)
 		s.gone(t, gone)
 		require.Equal(t, deployment.StatusRunning, s.build(t, number).Status)
 	}
-	kill(t, stand.Worker)
-	up := start(t, stand.Worker)
+	w.kill(t, stand.Worker)
+	up := w.start(t, stand.Worker)
 	sound(t, up, deploying, hauling)
 	deploying.ended(t, 1, deployment.StatusSucceeded)
 	hauling.ended(t, 2, deployment.StatusSucceeded)
@@ -75,7 +80,7 @@ func (s *subject) staged(t *testing.T, number int64) {
 	t.Helper()
 	await(t, trueWithin, func() error {
 		var code *int
-		err := database.QueryRow(t.Context(), `SELECT exit_code FROM builds WHERE deployment_id = $1 AND number = $2`, s.id, number).Scan(&code)
+		err := s.database.QueryRow(t.Context(), `SELECT exit_code FROM builds WHERE deployment_id = $1 AND number = $2`, s.id, number).Scan(&code)
 		switch {
 		case err != nil:
 			return err
@@ -91,34 +96,38 @@ func (s *subject) staged(t *testing.T, number int64) {
 // The worker is taken for dead while its deployers run, and another one takes
 // over. Then it wakes up.
 func TestWorkerFrozen(t *testing.T) {
-	p := newPhases(t)
-	ended := newSubject(t, "ended")
+	w := enter(t)
+	p := w.newPhases(t)
+	ended := w.newSubject(t, "ended")
 	must(t)(ended.submit(t.Context(), `"deploy":"gate"`))
 	ended.noted(t, "start deploy 1")
 
-	require.NoError(t, slipway.Signal(stand.Worker, syscall.SIGSTOP))
+	require.NoError(t, w.Signal(stand.Worker, syscall.SIGSTOP))
 	since := time.Now()
-	require.NoError(t, slipway.Start(stand.Second))
+	require.NoError(t, w.Start(stand.Second))
 	ended.openGate(t)
 	ended.staged(t, 1)
-	// The other worker finishes what has ended, and queues behind what runs.
+	// The other worker finishes what has ended.
 	require.NoError(t, ended.becomes(t.Context(), deployment.StateActive, 1))
-	require.NotEmpty(t, deployers(p.deploying.id), "the supervisor holds the fence, so its deployer runs on")
-	require.Equal(t, deployment.StatusRunning, p.deploying.build(t, 1).Status)
-	// 30 s is when the other worker tries to repeat the destroy.
-	time.Sleep(time.Until(since.Add(long(35*time.Second, 12*time.Second))))
-	require.NotEmpty(t, deployers(p.deploying.id))
-	require.NoError(t, slipway.Signal(stand.Worker, syscall.SIGCONT))
+	// It can do nothing for what runs on: the supervisors hold the fences.
+	// After a while it tries to repeat the destroy.
+	time.Sleep(time.Until(since.Add(long(time.Minute, 12*time.Second))))
+	for s, number := range map[*subject]int64{p.queued: 1, p.deploying: 1, p.daemon: 1, p.hauling: 2} {
+		require.NotEmpty(t, s.deployers(s.id))
+		require.Equal(t, deployment.StatusRunning, s.build(t, number).Status)
+	}
+	require.NoError(t, w.Signal(stand.Worker, syscall.SIGCONT))
 	up := time.Now()
 	p.finish(t, up)
 	sound(t, up, ended)
-	require.NoError(t, slipway.Stop(stand.Second))
+	require.NoError(t, w.Stop(stand.Second))
 	usable(t, append(p.all(), ended)...)
 }
 
 // The supervisor is killed, and the worker lives.
 func TestSupervisorKilled(t *testing.T) {
-	deploying, daemon, hauling := newSubject(t, "deploying"), newSubject(t, "daemon"), newSubject(t, "hauling")
+	w := enter(t)
+	deploying, daemon, hauling := w.newSubject(t, "deploying"), w.newSubject(t, "daemon"), w.newSubject(t, "hauling")
 	all := []*subject{deploying, daemon, hauling}
 	members := map[*subject]string{deploying: `"deploy":"gate"`, daemon: `"deploy":"daemon-gate"`, hauling: `"destroy":"gate"`}
 	together(t, all, func(s *subject) error {
@@ -127,10 +136,11 @@ func TestSupervisorKilled(t *testing.T) {
 	})
 	require.NoError(t, hauling.becomes(t.Context(), deployment.StateActive, 1))
 	must(t)(hauling.destroy(t.Context()))
+	daemon.hasDaemon(t)
 	for s, line := range map[*subject]string{deploying: "start deploy 1", daemon: "start deploy 1", hauling: "start destroy 2"} {
 		s.noted(t, line)
 		supervisor := parent(t, s.deployer(t, line))
-		require.Contains(t, supervisors(s.id), supervisor)
+		require.Contains(t, s.supervisors(s.id), supervisor)
 		require.NoError(t, syscall.Kill(supervisor, syscall.SIGKILL))
 	}
 	for _, s := range all {
