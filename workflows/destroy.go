@@ -20,14 +20,10 @@ func Destroy(ctx workflow.Context, in wire.DestroyInput) (wire.BuildResult, erro
 }
 
 type destroy struct {
+	question[wire.DestroyAnswer]
 	in    wire.DestroyInput
 	build build
-
-	asked   bool // the first update came
-	decided bool // and has its answer
-	ours    bool // and this run takes the build to its end
-	answer  wire.DestroyAnswer
-	refusal error
+	ours  bool // this run takes the build to its end
 }
 
 func (d *destroy) setup(ctx workflow.Context) error {
@@ -39,52 +35,23 @@ func (d *destroy) setup(ctx workflow.Context) error {
 }
 
 func (d *destroy) run(ctx workflow.Context) (wire.BuildResult, error) {
-	asked, err := workflow.AwaitWithTimeout(ctx, firstUpdate, func() bool { return d.asked })
-	if err != nil {
-		return wire.BuildResult{}, err
-	}
-	if !asked {
-		return wire.BuildResult{Outcome: "no request"}, nil
-	}
-	// The first update ends in any case: its step is bounded.
-	disconnected, release := workflow.NewDisconnectedContext(ctx)
-	defer release()
-	if err := workflow.Await(disconnected, func() bool { return d.decided }); err != nil {
-		return wire.BuildResult{}, err
-	}
-	var result wire.BuildResult
-	switch {
-	case d.refusal != nil:
-		result = wire.BuildResult{Outcome: "refused", Reason: reason(d.refusal)}
-		workflow.SetCurrentDetails(ctx, "Destroy of `"+d.in.Deployment+"` refused: "+result.Reason)
-		err = ctx.Err() // an operator may have cancelled it
-	case d.answer.Idle:
-		result = wire.BuildResult{Outcome: "idle", Reason: "nothing was up"}
-		workflow.SetCurrentDetails(ctx, "`"+d.in.Deployment+"` is idle already.")
-	case !d.ours:
-		result = wire.BuildResult{Outcome: "joined", Build: d.answer.Build, Reason: "an earlier destroy is on its way"}
-		d.build.details(ctx, "an earlier destroy is on its way")
-	default:
-		result, err = d.build.run(ctx)
-	}
-	if err := workflow.Await(disconnected, func() bool { return workflow.AllHandlersFinished(ctx) }); err != nil {
-		return result, err
-	}
-	return result, err
+	return d.question.run(ctx, "Destroy of `"+d.in.Deployment+"`", func() (wire.BuildResult, error) {
+		switch {
+		case d.answer.Idle:
+			workflow.SetCurrentDetails(ctx, "`"+d.in.Deployment+"` is idle already.")
+			return wire.BuildResult{Outcome: "idle", Reason: "nothing was up"}, nil
+		case !d.ours:
+			d.build.details(ctx, "an earlier destroy is on its way")
+			return wire.BuildResult{Outcome: "joined", Build: d.answer.Build, Reason: "an earlier destroy is on its way"}, nil
+		default:
+			return d.build.run(ctx)
+		}
+	})
 }
 
-// destroy is the update. A second one of the same run gets the same answer.
+// destroy is the update.
 func (d *destroy) destroy(ctx workflow.Context) (wire.DestroyAnswer, error) {
-	if !d.asked {
-		d.asked = true
-		d.answer, d.refusal = d.record(ctx)
-		d.decided = true
-		return d.answer, d.refusal
-	}
-	if err := workflow.Await(ctx, func() bool { return d.decided }); err != nil {
-		return wire.DestroyAnswer{}, forCaller(err)
-	}
-	return d.answer, d.refusal
+	return d.ask(ctx, func() (wire.DestroyAnswer, error) { return d.record(ctx) })
 }
 
 func (d *destroy) record(ctx workflow.Context) (wire.DestroyAnswer, error) {

@@ -11,8 +11,8 @@
 // them: a build whose workflow is gone is failed by the sweeper of the
 // workers, and a workflow that is reset finds out where its build stands.
 //
-// Submit and Destroy return early. The update that starts one is answered as
-// soon as the build is recorded; the run goes on to wait for its turn, run the
+// Submit and Destroy return early (question.go). The update that starts one is
+// answered as soon as the build is recorded; the run goes on to wait for its turn, run the
 // deployer and finish the build (build.go). A run that gets no update ends by
 // itself and has stored nothing.
 //

@@ -28,14 +28,10 @@ func Submit(ctx workflow.Context, in wire.SubmitInput) (wire.BuildResult, error)
 }
 
 type submit struct {
-	in    wire.SubmitInput
-	build build
-
-	asked         bool            // the first update came
-	configuration json.RawMessage // with this
-	decided       bool            // and has its answer or refusal
-	answer        wire.SubmitAnswer
-	refusal       error
+	question[wire.SubmitAnswer]
+	in            wire.SubmitInput
+	build         build
+	configuration json.RawMessage // of the first update
 }
 
 func (s *submit) setup(ctx workflow.Context) error {
@@ -47,50 +43,21 @@ func (s *submit) setup(ctx workflow.Context) error {
 }
 
 func (s *submit) run(ctx workflow.Context) (wire.BuildResult, error) {
-	asked, err := workflow.AwaitWithTimeout(ctx, firstUpdate, func() bool { return s.asked })
-	if err != nil {
-		return wire.BuildResult{}, err
-	}
-	if !asked {
-		return wire.BuildResult{Outcome: "no request"}, nil
-	}
-	// The first update ends in any case: its steps are bounded.
-	disconnected, release := workflow.NewDisconnectedContext(ctx)
-	defer release()
-	if err := workflow.Await(disconnected, func() bool { return s.decided }); err != nil {
-		return wire.BuildResult{}, err
-	}
-	result := wire.BuildResult{Outcome: "refused"}
-	if s.refusal != nil {
-		result.Reason = reason(s.refusal)
-		workflow.SetCurrentDetails(ctx, "Submit of `"+s.in.Deployment+"` refused: "+result.Reason)
-		err = ctx.Err() // an operator may have cancelled it
-	} else {
-		result, err = s.build.run(ctx)
-	}
-	if err := workflow.Await(disconnected, func() bool { return workflow.AllHandlersFinished(ctx) }); err != nil {
-		return result, err
-	}
-	return result, err
+	return s.question.run(ctx, "Submit of `"+s.in.Deployment+"`", func() (wire.BuildResult, error) {
+		return s.build.run(ctx)
+	})
 }
 
-// submit is the update. A second one of the same run waits for the answer of
-// the first and gets the same.
+// submit is the update.
 func (s *submit) submit(ctx workflow.Context, request wire.SubmitRequest) (wire.SubmitAnswer, error) {
 	if !s.asked {
-		s.asked, s.configuration = true, request.Configuration
-		s.answer, s.refusal = s.decide(ctx, request)
-		s.decided = true
-		return s.answer, s.refusal
+		s.configuration = request.Configuration
 	}
 	if !bytes.Equal(s.configuration, request.Configuration) {
 		return wire.SubmitAnswer{}, temporal.NewNonRetryableApplicationError(
 			"the same request came before with another configuration", wire.ErrorIdempotencyConflict, nil)
 	}
-	if err := workflow.Await(ctx, func() bool { return s.decided }); err != nil {
-		return wire.SubmitAnswer{}, forCaller(err)
-	}
-	return s.answer, s.refusal
+	return s.ask(ctx, func() (wire.SubmitAnswer, error) { return s.decide(ctx, request) })
 }
 
 // decide checks, evaluates and records. Whatever it refuses has stored

@@ -215,7 +215,7 @@ func TestEvaluationsThatMisbehave(t *testing.T) {
 	first, _, _ := strings.Cut(string(passwd), ":")
 	for kind, want := range map[string]struct{ code, message string }{
 		"recurse":  {"evaluation_failed", "recurses too deeply"},
-		"allocate": {"evaluation_failed", "limit of 1 GiB"},
+		"allocate": {"evaluation_failed", "limit of 768 MiB"},
 		"print":    {"evaluation_failed", "limit of 8 MiB"},
 		"shape":    {"evaluation_failed", "names has no attribute disabledApplications"},
 		"passwd":   {"invalid_configuration", "access to"},

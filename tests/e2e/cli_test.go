@@ -352,7 +352,7 @@ func TestConfigCommand(t *testing.T) {
 	r := finish(t, slipway.Command("config", "--nix-slots", "7"))
 	require.Equal(t, 0, r.code, r.err)
 	require.Regexp(t, `(?m)^SLIPWAY_NIX_SLOTS +7 +\(flag\)`, r.out)
-	require.Regexp(t, `(?m)^SLIPWAY_NIX_MEMORY +1GiB +\(environment\)`, r.out)
+	require.Regexp(t, `(?m)^SLIPWAY_NIX_MEMORY +768MiB +\(environment\)`, r.out)
 	require.Regexp(t, `(?m)^SLIPWAY_NIX_TIMEOUT +60s +\(default\)`, r.out)
 	require.Regexp(t, `(?m)^SLIPWAY_DATABASE_URL +\*+ +\(environment\)`, r.out)
 	require.NotContains(t, r.out, slipway.DatabaseURL)

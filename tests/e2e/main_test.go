@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	started, err := stand.New(stand.Options{Env: []string{
-		"SLIPWAY_NIX_MEMORY=1GiB", "SLIPWAY_NIX_SLOTS=100", "SLIPWAY_DEPLOYER_GRACE=1s", "SLIPWAY_DEPLOY_SLOTS=100",
+		"SLIPWAY_NIX_MEMORY=768MiB", "SLIPWAY_NIX_SLOTS=100", "SLIPWAY_DEPLOYER_GRACE=1s", "SLIPWAY_DEPLOY_SLOTS=100",
 	}})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -29,7 +29,7 @@ import (
 
 // patience is how long a test waits for what should take a moment: the machine
 // may be busy.
-const patience = time.Minute
+const patience = 2 * time.Minute
 
 // site is a stand with what the tests ask of it.
 type site struct {

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"slipway.dev/slipway/api/client"
 	"slipway.dev/slipway/schema/deployment"
 	"slipway.dev/slipway/tests/stand"
 )
@@ -22,8 +23,13 @@ func TestAPIKilled(t *testing.T) {
 	require.NoError(t, err)
 	first := make(chan error, 1)
 	go func() {
-		_, err := once.Submit(t.Context(), s.id, request, key)
-		first <- err
+		for {
+			_, err := once.Submit(t.Context(), s.id, request, key)
+			if refused := new(client.Error); !errors.As(err, &refused) || refused.Status != 503 {
+				first <- err
+				return
+			}
+		}
 	}()
 	await(t, trueWithin, func() error {
 		if len(w.evaluators()) == 0 {
@@ -32,7 +38,7 @@ func TestAPIKilled(t *testing.T) {
 		return nil
 	})
 	w.kill(t, stand.API)
-	require.Error(t, <-first, "the connection broke")
+	require.ErrorAs(t, <-first, new(*client.ConnectionError))
 	up := w.start(t, stand.API)
 	for range 3 {
 		submitted, err := w.api.Submit(t.Context(), s.id, request, key)

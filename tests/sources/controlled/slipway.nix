@@ -10,12 +10,13 @@ let
     recurse = _: let f = n: 1 + f (n + 1); in f 0 == 0;
     allocate = _: builtins.stringLength (builtins.foldl' (text: _: text + text) "0123456789" (builtins.genList (i: i) 60)) == 0;
     ignore-sigterm = _: builtins.length (builtins.genericClosure { startSet = [ { key = 0; } ]; operator = i: [ { key = i.key + 1; } ]; }) == 0;
-    print = _: builtins.stringLength (builtins.foldl' (text: _: text + text) "0123456789" (builtins.genList (i: i) 24)) > 0;
     passwd = _: builtins.stringLength (builtins.readFile /etc/passwd) > 0;
     environment = _: if builtins.getEnv "PATH" == "" && builtins.getEnv "SLIPWAY_DATABASE_URL" == "" then true else throw "the environment is there";
     network = _: builtins.stringLength (builtins.readFile (builtins.fetchurl "http://127.0.0.1:1/x")) > 0;
   };
-  print100 = builtins.foldl' (text: _: text + text) "0123456789" (builtins.genList (i: i) 24);
+  # 100 MiB to print, of a string that takes 1 MiB.
+  mebibyte = builtins.foldl' (text: _: text + text) "0123456789abcdef" (builtins.genList (i: i) 16);
+  print100 = builtins.genList (_: mebibyte) 100;
 in
 {
   schema = {
@@ -29,7 +30,7 @@ in
       required = [ "domain" ];
       properties = {
         domain = { type = "string"; pattern = "^[a-z.]+$"; minLength = 3; };
-        evaluate = { enum = builtins.attrNames evaluate ++ [ "shape" ]; };
+        evaluate = { enum = builtins.attrNames evaluate ++ [ "print" "shape" ]; };
         work = { type = "integer"; minimum = 1; maximum = 600; };
         # The name of what the deployer does; see deployer.
         deploy = { type = "string"; pattern = "^[a-z0-9-]+$"; };
@@ -66,7 +67,7 @@ in
     if kind == "shape" then
       { nodes = [ "not a set" ]; }
     else if kind == "print" then
-      { nodes.web = { names = [ print100 ]; configuration = "/x"; }; disabledApplications = [ ]; }
+      { nodes.web = { names = print100; configuration = "/x"; }; disabledApplications = [ ]; }
     else
       builtins.seq (evaluate.${kind} test) {
         nodes.web = { names = [ test.domain ]; configuration = "${./slipway.nix}"; };
