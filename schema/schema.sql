@@ -90,7 +90,7 @@ CREATE VIEW public.deployment_states AS
             WHEN (pending.status = 'running'::text) THEN format('build %s runs'::text, pending.number)
             WHEN (finished.status = ANY (ARRAY['failed'::text, 'cancelled'::text])) THEN (format('build %s %s'::text, finished.number, finished.status) ||
             CASE
-                WHEN (finished.reason = ''::text) THEN ''::text
+                WHEN ((finished.reason = ''::text) OR (finished.reason = finished.status)) THEN ''::text
                 ELSE (': '::text || finished.reason)
             END)
             ELSE ''::text

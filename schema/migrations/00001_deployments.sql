@@ -97,7 +97,7 @@ SELECT d.id AS deployment_id,
            WHEN pending.status = 'running' THEN format('build %s runs', pending.number)
            WHEN finished.status IN ('failed', 'cancelled')
                THEN format('build %s %s', finished.number, finished.status)
-                    || CASE WHEN finished.reason = '' THEN '' ELSE ': ' || finished.reason END
+                    || CASE WHEN finished.reason IN ('', finished.status) THEN '' ELSE ': ' || finished.reason END
            ELSE ''
        END AS reason,
        CASE WHEN succeeded.action = 'deploy' THEN succeeded.number END AS live

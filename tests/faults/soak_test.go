@@ -44,6 +44,10 @@ func TestSoak(t *testing.T) {
 	for i := range soaked {
 		subjects = append(subjects, world.newSubject(t, fmt.Sprint(i)))
 	}
+	together(t, subjects, func(s *subject) error {
+		_, err := s.submit(t.Context(), "")
+		return err
+	})
 	w := &watcher{world, map[deployment.Ref]row{}}
 	until := time.Now().Add(soakTime)
 	for round := uint64(0); round == 0 || time.Now().Before(until); round++ {
@@ -92,36 +96,21 @@ func (c *caller) call(ctx context.Context) error {
 		_, err := c.submit(ctx, c.members())
 		return err
 	case 4, 5:
-		return c.whereKnown(func() error {
-			_, err := c.destroy(ctx)
-			return err
-		})
+		_, err := c.destroy(ctx)
+		return err
 	case 6, 7:
-		return c.whereKnown(func() error { return c.cancelNewest(ctx) })
+		return c.cancelNewest(ctx)
 	case 8:
 		return repeat(ctx, func() error {
 			_, err := c.api.Preview(ctx, c.id, configuration(c.members()))
 			return err
 		})
 	default:
-		return c.whereKnown(func() error {
-			return repeat(ctx, func() error {
-				_, err := c.api.Get(ctx, c.id)
-				return err
-			})
+		return repeat(ctx, func() error {
+			_, err := c.api.Get(ctx, c.id)
+			return err
 		})
 	}
-}
-
-// whereKnown makes a call once the deployment exists.
-func (c *caller) whereKnown(call func() error) error {
-	c.mu.Lock()
-	known := len(c.promised) > 0
-	c.mu.Unlock()
-	if !known {
-		return nil
-	}
-	return call()
 }
 
 // members are of configurations with deployers that take up to 3 s.
