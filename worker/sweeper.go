@@ -56,12 +56,11 @@ func (s *Sweeper) sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var errs []error
 	for _, build := range pending {
 		gone, err := s.gone(ctx, build.WorkflowID)
-		if err != nil {
-			return err
-		}
-		if !gone {
+		if err != nil || !gone {
+			errs = append(errs, err)
 			continue
 		}
 		ended, err := s.Builds.Finish(ctx, build.Ref, store.End{
@@ -72,13 +71,13 @@ func (s *Sweeper) sweep(ctx context.Context) error {
 		switch {
 		case errors.As(err, &held): // its deployer may still run: next time
 		case err != nil:
-			return err
+			errs = append(errs, err)
 		default:
 			s.Log.Info("ended a build whose workflow is gone", zap.Stringer("build", build.Ref),
 				zap.String("workflowId", build.WorkflowID), zap.String("status", string(ended.Status)))
 		}
 	}
-	return s.Builds.TrimEvaluations(ctx)
+	return errors.Join(append(errs, s.Builds.TrimEvaluations(ctx))...)
 }
 
 // gone reports whether a workflow has no open run. A workflow that was reset

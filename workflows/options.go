@@ -86,7 +86,7 @@ func evaluating(ctx workflow.Context, summary string) workflow.Context {
 		TaskQueue:              wire.QueueNix,
 		ScheduleToStartTimeout: 20 * time.Second,
 		StartToCloseTimeout:    15 * time.Minute,
-		HeartbeatTimeout:       5 * time.Second,
+		HeartbeatTimeout:       10 * time.Second,
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval: 200 * time.Millisecond,
 			MaximumAttempts: 2,
@@ -103,7 +103,7 @@ func buildingSchema(ctx workflow.Context, summary string) workflow.Context {
 		TaskQueue:              wire.QueueNix,
 		ScheduleToCloseTimeout: time.Hour,
 		StartToCloseTimeout:    time.Hour,
-		HeartbeatTimeout:       5 * time.Second,
+		HeartbeatTimeout:       10 * time.Second,
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval:    time.Second,
 			BackoffCoefficient: 2,

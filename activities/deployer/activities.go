@@ -86,6 +86,7 @@ func (a *Activities) Destroy(ctx context.Context, ref deployment.Ref) error {
 func (a *Activities) run(ctx context.Context, ref deployment.Ref, action deployment.Action) error {
 	a.Running.Add(1)
 	defer a.Running.Done()
+	activity.RecordHeartbeat(ctx)
 	job, err := a.job(ctx, ref)
 	if err != nil {
 		return fmt.Errorf("read what build %s runs: %w", ref, err)
@@ -99,6 +100,7 @@ func (a *Activities) run(ctx context.Context, ref deployment.Ref, action deploym
 			return fmt.Errorf("keep the deployer of build %s: %w", ref, err)
 		}
 	}
+	activity.RecordHeartbeat(ctx)
 	folder, lock, err := makeFolder(a.Folder, rootName(ref))
 	if err != nil {
 		return err
@@ -161,6 +163,15 @@ func (a *Activities) conclude(ctx context.Context, job deployment.Job, last repo
 // stopping reports whether ctx ended because the worker stops.
 func stopping(ctx context.Context) bool {
 	return errors.Is(context.Cause(ctx), worker.ErrWorkerShutdown)
+}
+
+// abandoned reports whether ctx ended without anybody asking for it: the
+// workflow was terminated or reset, or Temporal was away for so long that it
+// has given this try up.
+func abandoned(ctx context.Context) bool {
+	cause := context.Cause(ctx)
+	var asked *temporal.CanceledError
+	return !errors.As(cause, &asked) && !errors.Is(cause, context.Canceled)
 }
 
 // supervise runs a supervisor to its end and returns its last report.
@@ -228,10 +239,13 @@ func (a *Activities) follow(ctx context.Context, job deployment.Job, in io.Write
 			activity.RecordHeartbeat(ctx)
 		case <-done:
 			done = nil
-			if stopping(ctx) {
+			switch { // a supervisor that has ended needs none of these
+			case stopping(ctx):
 				_ = in.Close() // as if the worker was gone
-			} else {
-				_, _ = io.WriteString(in, "cancel\n") // a supervisor that has ended needs none
+			case abandoned(ctx):
+				_, _ = io.WriteString(in, wishAbandon+"\n")
+			default:
+				_, _ = io.WriteString(in, wishCancel+"\n")
 			}
 		case r, more := <-reports:
 			if !more {

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -23,8 +24,8 @@ import (
 )
 
 // order is what a supervisor is told, as one JSON document on its standard
-// input. Lines follow: "cancel" is a cancel, and the end of the input means
-// that the worker is gone.
+// input. Lines follow, the wishes below, and the end of the input means that
+// the worker is gone.
 type order struct {
 	Job deployment.Job `json:"job"`
 	// Folder is the private working folder. The supervisor removes it.
@@ -33,6 +34,13 @@ type order struct {
 	Environment map[string]string `json:"environment"`
 	Limits      Limits            `json:"limits"`
 }
+
+// What a worker may wish of a supervisor: that the deployer ends because
+// somebody cancelled the build, or because its workflow is lost.
+const (
+	wishCancel  = "cancel"
+	wishAbandon = "abandon"
+)
 
 // report is a line of JSON that a supervisor writes to its standard output:
 // started where it comes to that, then one of the others as the last.
@@ -92,6 +100,9 @@ type wishes struct {
 	cancel context.Context // ends when the deployer is to stop
 	lost   context.Context // ends when the worker is gone
 
+	// abandoned: nobody cancelled, but the workflow is lost.
+	abandoned atomic.Bool
+
 	setCancel, setLost context.CancelFunc
 	signals            chan os.Signal
 }
@@ -116,10 +127,22 @@ func listen(ctx context.Context) *wishes {
 func (w *wishes) read(in io.Reader) {
 	defer w.setLost()
 	for lines := bufio.NewScanner(in); lines.Scan(); {
-		if lines.Text() == "cancel" {
+		switch lines.Text() {
+		case wishAbandon:
+			w.abandoned.Store(true)
+			w.setCancel()
+		case wishCancel:
 			w.setCancel()
 		}
 	}
+}
+
+// why says why the deployer is to stop.
+func (w *wishes) why() string {
+	if w.abandoned.Load() {
+		return "the workflow was lost"
+	}
+	return "cancelled"
 }
 
 func (w *wishes) stop() {
@@ -309,7 +332,7 @@ func (s *supervisor) await(t *tree) (e ending) {
 			return e
 		case <-cancel:
 			cancel, e.cancelled = nil, true
-			s.log.note("cancelled: the deployer was asked to stop")
+			s.log.note(s.wishes.why() + ": the deployer was asked to stop")
 			t.terminate()
 			deadline = time.After(limits.Grace)
 		case <-lost:
@@ -379,6 +402,9 @@ func (s *supervisor) exit(e ending) deployment.Exit {
 	x := deployment.Exit{Code: exitCode(e.status)}
 	switch {
 	case x.Code == 0:
+		return x
+	case e.cancelled && s.wishes.abandoned.Load():
+		x.Reason = "the deployer was ended because the workflow of the build was lost: it was terminated or reset, or Temporal was away for too long"
 		return x
 	case e.cancelled:
 		x.Reason, x.Cancelled = "cancelled", true

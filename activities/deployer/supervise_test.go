@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/log"
@@ -451,6 +452,21 @@ func TestCancel(t *testing.T) {
 			require.Contains(t, string(b.log), "[cancelled: the deployer was asked to stop]\n")
 		})
 	}
+}
+
+// A workflow that was terminated or reset, or that Temporal gave up on, ends
+// the deployer too. But nobody cancelled the build.
+func TestAbandoned(t *testing.T) {
+	h := newHarness(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	wait := h.started(t, ctx, h.activities(), deploy(`touch $OUT/ready; exec sleep 1000`))
+	cancel(serviceerror.NewNotFound("workflow execution already completed")) // as the SDK does
+	require.Error(t, wait())
+	h.requireClean(t)
+	b := h.memory.build(ref)
+	require.False(t, b.exit.Cancelled)
+	require.Contains(t, b.exit.Reason, "the workflow of the build was lost")
+	require.Contains(t, string(b.log), "[the workflow was lost: the deployer was asked to stop]\n")
 }
 
 func TestCancelBySignal(t *testing.T) {
