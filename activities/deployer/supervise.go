@@ -332,7 +332,7 @@ func (s *supervisor) await(t *tree) (e ending) {
 			return e
 		case <-cancel:
 			cancel, e.cancelled = nil, true
-			s.log.note(s.wishes.why() + ": the deployer was asked to stop")
+			s.log.note("%s: the deployer was asked to stop", s.wishes.why())
 			t.terminate()
 			deadline = time.After(limits.Grace)
 		case <-lost:
