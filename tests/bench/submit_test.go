@@ -24,7 +24,7 @@ import (
 
 // (a) and (b): what slipway adds to the evaluation and to the deployer.
 func TestWhatSlipwayAdds(t *testing.T) {
-	rt := roundTrip(t)
+	roundTrip := yardstick(t)
 	const n = 15
 	submit := func(id, note string) {
 		_, err := api(t).Submit(t.Context(), id, configuration(note, ""), "")
@@ -39,8 +39,11 @@ func TestWhatSlipwayAdds(t *testing.T) {
 	submit("warm", "warm")
 	settle("warm")
 
-	var cold, bare, cached, active []time.Duration
+	var cold, bare, cached, active, trips []time.Duration
 	for i := range n { // interleaved, so that the machine is the same for all
+		for range 3 {
+			trips = append(trips, timed(roundTrip))
+		}
 		note := fmt.Sprintf("cold-%d", i)
 		id := fmt.Sprintf("a%d", i)
 		cold = append(cold, timed(func() { submit(id, note) }))
@@ -52,7 +55,7 @@ func TestWhatSlipwayAdds(t *testing.T) {
 		active = append(active, untilActive(t, fmt.Sprintf("c%d", i), configuration(note, "")))
 	}
 	alone := median(t, n, func(i int) { runDeployer(t, configuration("alone", "")) })
-	added := middle(cold) - middle(bare)
+	rt, added := middle(trips), middle(cold)-middle(bare)
 	report(t, "(a) cold submit less bare nix-instantiate, in RT", ratio(added, rt), 4,
 		"submit ", middle(cold), ", nix-instantiate ", middle(bare), ", RT ", rt)
 	report(t, "(a) cached submit, in RT", ratio(middle(cached), rt), 4, "submit ", middle(cached))
