@@ -17,6 +17,10 @@ import (
 // case a notification was lost.
 const turnLook = 10 * time.Second
 
+// fenceLook is how often a build that is to end looks whether its fence has
+// lapsed: a fence that is renewed lapses when its deployer ends.
+const fenceLook = 3 * time.Second
+
 // Activities are the steps of workflows that happen in PostgreSQL.
 type Activities struct {
 	Store    *Store
@@ -96,8 +100,7 @@ type FinishInput struct {
 }
 
 // Finish ends a build by the staged exit of its deployer. While a deployer may
-// still run it fails with wire.ErrorFenceHeld, to be tried again when the
-// fence has lapsed.
+// still run it fails with wire.ErrorFenceHeld, to be tried again soon.
 func (a *Activities) Finish(ctx context.Context, in FinishInput) (Ended, error) {
 	ended, err := a.Store.Finish(ctx, in.Ref, in.Otherwise)
 	return ended, typed(err)
@@ -112,7 +115,7 @@ func typed(err error) error {
 		return nil
 	case errors.As(err, &held):
 		return temporal.NewApplicationErrorWithOptions(err.Error(), wire.ErrorFenceHeld, temporal.ApplicationErrorOptions{
-			NextRetryDelay: held.Left + 100*time.Millisecond,
+			NextRetryDelay: min(held.Left+100*time.Millisecond, fenceLook),
 		})
 	case errors.Is(err, deployment.ErrUnknown):
 		return temporal.NewNonRetryableApplicationError("slipway does not know this deployment", wire.ErrorUnknownDeployment, nil)

@@ -187,6 +187,6 @@ func poll(ctx context.Context, limit time.Duration, done func() error) error {
 		if time.Now().After(deadline) || ctx.Err() != nil {
 			return fmt.Errorf("after %s: %w", limit.Round(time.Second), err)
 		}
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond)
 	}
 }

@@ -3,6 +3,8 @@ package faults
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -25,21 +27,27 @@ type phases struct {
 	// has started a daemon that ignores SIGTERM.
 	deploying, daemon *subject
 	// hauling: build 1 is up, the deployer of the destroy waits at the gate.
+	// It is nil in a short version: a destroy whose worker was lost is tried
+	// again after 30 s, which TestWorkerKilled looks at.
 	hauling *subject
 }
 
 // newPhases brings deployments into their phases.
-func (w *world) newPhases(t *testing.T) *phases {
+func (w *world) newPhases(t *testing.T, hauls bool) *phases {
 	t.Helper()
 	p := &phases{
 		evaluating: w.newSubject(t, "evaluating"), answered: make(chan error, 1),
 		accepted: w.newSubject(t, "accepted"), queued: w.newSubject(t, "queued"),
-		deploying: w.newSubject(t, "deploying"), daemon: w.newSubject(t, "daemon"), hauling: w.newSubject(t, "hauling"),
+		deploying: w.newSubject(t, "deploying"), daemon: w.newSubject(t, "daemon"),
 	}
 	members := map[*subject]string{
-		p.queued: `"deploy":"gate"`, p.deploying: `"deploy":"gate"`, p.daemon: `"deploy":"daemon-gate"`, p.hauling: `"destroy":"gate"`,
+		p.queued: `"deploy":"gate"`, p.deploying: `"deploy":"gate"`, p.daemon: `"deploy":"daemon-gate"`,
 	}
-	together(t, []*subject{p.queued, p.deploying, p.daemon, p.hauling}, func(s *subject) error {
+	if hauls {
+		p.hauling = w.newSubject(t, "hauling")
+		members[p.hauling] = `"destroy":"gate"`
+	}
+	together(t, slices.Collect(maps.Keys(members)), func(s *subject) error {
 		_, err := s.submit(t.Context(), members[s])
 		return err
 	})
@@ -47,9 +55,11 @@ func (w *world) newPhases(t *testing.T) *phases {
 	p.deploying.noted(t, "start deploy 1")
 	p.daemon.noted(t, "start deploy 1")
 	p.daemon.hasDaemon(t)
-	require.NoError(t, p.hauling.becomes(t.Context(), deployment.StateActive, 1))
-	require.EqualValues(t, 2, must(t)(p.hauling.destroy(t.Context())))
-	p.hauling.noted(t, "start destroy 2")
+	if hauls {
+		require.NoError(t, p.hauling.becomes(t.Context(), deployment.StateActive, 1))
+		require.EqualValues(t, 2, must(t)(p.hauling.destroy(t.Context())))
+		p.hauling.noted(t, "start destroy 2")
+	}
 	require.EqualValues(t, 2, must(t)(p.queued.submit(t.Context(), "")))
 
 	before := len(w.evaluators())
@@ -69,7 +79,21 @@ func (w *world) newPhases(t *testing.T) *phases {
 }
 
 func (p *phases) all() []*subject {
-	return []*subject{p.evaluating, p.accepted, p.queued, p.deploying, p.daemon, p.hauling}
+	return append(p.recorded(), p.evaluating)
+}
+
+// recorded are those that have a build.
+func (p *phases) recorded() []*subject {
+	return append(slices.Collect(maps.Keys(p.atGate())), p.accepted)
+}
+
+// atGate are the builds whose deployers wait at the gate.
+func (p *phases) atGate() map[*subject]int64 {
+	builds := map[*subject]int64{p.queued: 1, p.deploying: 1, p.daemon: 1}
+	if p.hauling != nil {
+		builds[p.hauling] = 2
+	}
+	return builds
 }
 
 // finish opens the gates, and asserts what must hold in any case. up is when
@@ -79,7 +103,7 @@ func (p *phases) finish(t *testing.T, up time.Time) {
 	for _, s := range p.all() {
 		s.openGate(t)
 	}
-	sound(t, up, p.accepted, p.queued, p.deploying, p.daemon, p.hauling)
+	sound(t, up, p.recorded()...)
 	// An evaluation takes its time, and nothing is promised before.
 	require.NoError(t, <-p.answered)
 	sound(t, time.Now(), p.evaluating)

@@ -24,7 +24,7 @@ const lost = "the worker that ran the deployer was lost"
 
 func TestWorkerKilled(t *testing.T) {
 	w := enter(t)
-	p := w.newPhases(t)
+	p := w.newPhases(t, true)
 	w.kill(t, stand.Worker)
 	for _, s := range p.all() {
 		s.gone(t, gone)
@@ -97,7 +97,7 @@ func (s *subject) staged(t *testing.T, number int64) {
 // over. Then it wakes up.
 func TestWorkerFrozen(t *testing.T) {
 	w := enter(t)
-	p := w.newPhases(t)
+	p := w.newPhases(t, soakTime > 0)
 	ended := w.newSubject(t, "ended")
 	must(t)(ended.submit(t.Context(), `"deploy":"gate"`))
 	ended.noted(t, "start deploy 1")
@@ -112,7 +112,7 @@ func TestWorkerFrozen(t *testing.T) {
 	// It can do nothing for what runs on: the supervisors hold the fences.
 	// After a while it tries to repeat the destroy.
 	time.Sleep(time.Until(since.Add(long(time.Minute, 12*time.Second))))
-	for s, number := range map[*subject]int64{p.queued: 1, p.deploying: 1, p.daemon: 1, p.hauling: 2} {
+	for s, number := range p.atGate() {
 		require.NotEmpty(t, s.deployers(s.id))
 		require.Equal(t, deployment.StatusRunning, s.build(t, number).Status)
 	}
