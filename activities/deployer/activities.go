@@ -27,6 +27,10 @@ import (
 // cancel takes to arrive.
 const heartbeat = time.Second
 
+// keepTime bounds the making of a GC root. It has to wait while a garbage
+// collection runs.
+const keepTime = time.Minute
+
 // Jobs reads what a build runs. A destroy runs what the newest deploy that
 // started ran.
 type Jobs interface {
@@ -95,18 +99,19 @@ func (a *Activities) run(ctx context.Context, ref deployment.Ref, action deploym
 		return temporal.NewNonRetryableApplicationError(
 			fmt.Sprintf("build %s is a %s, not a %s", ref, job.Action, action), "WrongAction", nil)
 	}
-	if !job.Nothing {
-		if err := a.Roots.Keep(ctx, rootName(ref), job.Snapshot, job.Deployer); err != nil {
-			return fmt.Errorf("keep the deployer of build %s: %w", ref, err)
-		}
-	}
-	activity.RecordHeartbeat(ctx)
 	folder, lock, err := makeFolder(a.Folder, rootName(ref))
 	if err != nil {
 		return err
 	}
 	defer func() { _ = lock.Close() }()
-	last, err := a.supervise(ctx, lock, order{
+	var keeping sync.WaitGroup
+	started := func() {
+		if !job.Nothing {
+			a.Running.Add(1)
+			keeping.Go(func() { a.keep(ctx, job) })
+		}
+	}
+	last, err := a.supervise(ctx, lock, started, order{
 		Job: job, Folder: folder, Database: a.Database, Environment: a.Environment, Limits: a.Limits,
 	})
 	if err != nil {
@@ -119,7 +124,26 @@ func (a *Activities) run(ctx context.Context, ref deployment.Ref, action deploym
 	if err != nil {
 		return err
 	}
+	if last.Event == eventStaged && action == deployment.ActionDestroy && last.Code == 0 {
+		keeping.Wait()
+		a.dropRoots(ctx, ref.Deployment, ref.Build)
+	}
 	return a.conclude(ctx, job, last)
+}
+
+// keep makes the GC root of a build that has started and drops those of the
+// builds before. It happens beside the deployer, which it would hold up for
+// longer than a small deploy takes: the root of the snapshot itself holds
+// until then. A cancelled build needs it too.
+func (a *Activities) keep(ctx context.Context, job deployment.Job) {
+	defer a.Running.Done()
+	keeping, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTime)
+	defer cancel()
+	if err := a.Roots.Keep(keeping, rootName(job.Ref), job.Snapshot, job.Deployer); err != nil {
+		activity.GetLogger(ctx).Error("The deployer has no GC root of its own.", "Build", job.Ref.String(), "Error", err)
+		return
+	}
+	a.dropRoots(ctx, job.Ref.Deployment, job.Ref.Build-1)
 }
 
 // job reads what a build runs. A deploy has one try, which a database that is
@@ -142,9 +166,6 @@ func (a *Activities) job(ctx context.Context, ref deployment.Ref) (deployment.Jo
 func (a *Activities) conclude(ctx context.Context, job deployment.Job, last report) error {
 	switch last.Event {
 	case eventStaged:
-		if job.Action == deployment.ActionDestroy && last.Code == 0 {
-			a.dropRoots(ctx, job.Ref.Deployment, job.Ref.Build)
-		}
 		if stopping(ctx) {
 			return nil
 		}
@@ -174,15 +195,18 @@ func abandoned(ctx context.Context) bool {
 	return !errors.As(cause, &asked) && !errors.Is(cause, context.Canceled)
 }
 
-// supervise runs a supervisor to its end and returns its last report.
-func (a *Activities) supervise(ctx context.Context, lock *os.File, o order) (report, error) {
+// supervise runs a supervisor to its end and returns its last report. It calls
+// started when the deployer is about to run.
+func (a *Activities) supervise(ctx context.Context, lock *os.File, started func(), o order) (report, error) {
 	text, err := json.Marshal(o)
 	if err != nil {
 		return report{}, fmt.Errorf("write the order: %w", err)
 	}
 	complaints := &tail{limit: 4 << 10}
 	cmd := exec.Command(a.Command[0], a.Command[1:]...)
-	cmd.Env = []string{} // not nil, which is all of ours
+	// Nothing of ours. It lives with few objects, and starts faster when it does
+	// not collect them while it is on its way.
+	cmd.Env = []string{"GOGC=400"}
 	cmd.Dir = "/"
 	cmd.Stderr = complaints
 	cmd.ExtraFiles = []*os.File{lock}
@@ -215,7 +239,7 @@ func (a *Activities) supervise(ctx context.Context, lock *os.File, o order) (rep
 	}()
 	_, sendErr := in.Write(append(text, '\n'))
 
-	last := a.follow(ctx, o.Job, in, reports)
+	last := a.follow(ctx, started, in, reports)
 	waitErr := cmd.Wait()
 	if text := complaints.String(); text != "" {
 		activity.GetLogger(ctx).Warn("The supervisor complained.", "Output", text)
@@ -229,7 +253,7 @@ func (a *Activities) supervise(ctx context.Context, lock *os.File, o order) (rep
 
 // follow heartbeats, passes a cancel on, and returns the last report when no
 // more can come.
-func (a *Activities) follow(ctx context.Context, job deployment.Job, in io.WriteCloser, reports <-chan report) (last report) {
+func (a *Activities) follow(ctx context.Context, started func(), in io.WriteCloser, reports <-chan report) (last report) {
 	ticker := time.NewTicker(heartbeat)
 	defer ticker.Stop()
 	done := ctx.Done()
@@ -253,7 +277,7 @@ func (a *Activities) follow(ctx context.Context, job deployment.Job, in io.Write
 			}
 			last = r
 			if r.Event == eventStarted {
-				a.dropRoots(ctx, job.Ref.Deployment, job.Ref.Build-1)
+				started()
 			}
 		}
 	}

@@ -132,6 +132,7 @@ func (h *harness) run(ctx context.Context, a *Activities, job deployment.Job) er
 		activity = a.Destroy
 	}
 	_, err := env.ExecuteActivity(activity, job.Ref)
+	a.Running.Wait() // as a worker that stops does
 	return err
 }
 

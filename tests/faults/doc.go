@@ -16,6 +16,9 @@
 //   - The next submit ends active, and the destroy after it idle.
 //
 // The soak does the same for a while with random calls and random faults.
-// SOAK=10m makes it last so long; it also lengthens what is shortened
-// otherwise.
+// SOAK=10m makes it last so long, and lengthens what is shortened otherwise.
+// SOAK_SEED repeats the choices of one; what they meet depends on the machine.
+//
+// Most of a scenario is waiting, so two run at once, each with a slipway of its
+// own (main_test.go).
 package faults

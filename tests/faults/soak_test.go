@@ -68,6 +68,7 @@ func TestSoak(t *testing.T) {
 		require.NoError(t, errors.Join(err, <-watched), "round %d", round)
 		sound(t, up, subjects...)
 	}
+	require.NoError(t, world.Stop(stand.Second))
 	usable(t, subjects...)
 }
 
