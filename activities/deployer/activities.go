@@ -90,7 +90,6 @@ func (a *Activities) Destroy(ctx context.Context, ref deployment.Ref) error {
 func (a *Activities) run(ctx context.Context, ref deployment.Ref, action deployment.Action) error {
 	a.Running.Add(1)
 	defer a.Running.Done()
-	activity.RecordHeartbeat(ctx)
 	job, err := a.job(ctx, ref)
 	if err != nil {
 		return fmt.Errorf("read what build %s runs: %w", ref, err)

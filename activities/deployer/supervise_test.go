@@ -322,7 +322,7 @@ func TestSurroundings(t *testing.T) {
 		"SLIPWAY_SOURCE": "/nix/store/source", "SBOM_OUT_DIR": folder + "/sbom", "DEPLOY_SBOM_TIMEOUT": "600",
 		"OUT": h.out, "EXTRA": "is here",
 	}, env)
-	require.Empty(t, h.read(t, "supervisor-env"))
+	require.Equal(t, "GOGC=400\x00", h.read(t, "supervisor-env"), "the supervisor has nothing of ours")
 	require.Equal(t, "/proc/self/exe\x00supervise\x00", h.read(t, "supervisor-args"))
 
 	var open []string
