@@ -123,8 +123,9 @@ const (
 // deploying is for the deployer. It may wait for a slot for a week and run for
 // a day. Heartbeats come every second. A worker that is silent for 25 s is
 // taken for dead, and the fence of the build makes sure of it; it is that long
-// because a Temporal that is restarted must not cost a deployer its life. The
-// next try waits until the fence has lapsed: a try that meets it is the last
+// because a busy machine delays heartbeats. It does not carry a deployer over a
+// Temporal that is away: the SDK cancels an activity whose heartbeat has failed
+// for as long as the throttle of the worker, which is a second. The next try waits until the fence has lapsed: a try that meets it is the last
 // one. A cancelled deployer is waited for.
 func deploying(ctx workflow.Context, tries int32, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
