@@ -25,9 +25,10 @@ const (
 	// unslotted is how many evaluations beyond the slots may be told at once
 	// that there is no slot.
 	unslotted = 500
-	// heartbeatThrottle lets heartbeats through as often as activities send
-	// them, so that a cancel reaches a deployer within a second.
-	heartbeatThrottle = time.Second
+	// heartbeatThrottle is how often the SDK sends heartbeats, and how long it
+	// tries to: an activity whose heartbeat does not get through for so long is
+	// cancelled. Deployers heartbeat by themselves.
+	heartbeatThrottle = 3 * time.Second
 	// startRetry is how often a worker tries to reach Temporal.
 	startRetry = 2 * time.Second
 )

@@ -60,13 +60,13 @@ func lasting(ctx workflow.Context, summary string) workflow.Context {
 
 // waiting is for the wait for a turn: the older builds, a deploy and a destroy
 // at most, may each wait for a slot for a week and run for a day. A worker that
-// dies meanwhile is noticed by its heartbeats (one every 10 s at least).
+// dies meanwhile is noticed by its heartbeats (one every 5 s at least).
 func waiting(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue:              wire.QueueMain,
 		ScheduleToCloseTimeout: 30 * 24 * time.Hour,
 		StartToCloseTimeout:    7 * 24 * time.Hour,
-		HeartbeatTimeout:       25 * time.Second,
+		HeartbeatTimeout:       15 * time.Second,
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval:    500 * time.Millisecond,
 			BackoffCoefficient: 2,
@@ -121,18 +121,17 @@ const (
 )
 
 // deploying is for the deployer. It may wait for a slot for a week and run for
-// a day. Heartbeats come every second. A worker that is silent for 25 s is
-// taken for dead, and the fence of the build makes sure of it; it is that long
-// because a busy machine delays heartbeats. It does not carry a deployer over a
-// Temporal that is away: the SDK cancels an activity whose heartbeat has failed
-// for as long as the throttle of the worker, which is a second. The next try waits until the fence has lapsed: a try that meets it is the last
-// one. A cancelled deployer is waited for.
+// a day. Heartbeats come every second. A worker that is silent for 10 s is
+// taken for dead, and the fence of the build makes sure of it: where the worker
+// lives (Temporal was away), its deployer goes on, and the build ends as that
+// does. The next try waits until the fence has lapsed: a try that meets it is
+// the last one. A cancelled deployer is waited for.
 func deploying(ctx workflow.Context, tries int32, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue:              wire.QueueDeploy,
 		ScheduleToCloseTimeout: 8 * 24 * time.Hour,
 		StartToCloseTimeout:    24 * time.Hour,
-		HeartbeatTimeout:       25 * time.Second,
+		HeartbeatTimeout:       10 * time.Second,
 		WaitForCancellation:    true,
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval:    deployment.FenceLife,

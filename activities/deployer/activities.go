@@ -23,10 +23,6 @@ import (
 	"slipway.dev/slipway/schema/wire"
 )
 
-// heartbeat is the time between two heartbeats, and so about the time that a
-// cancel takes to arrive.
-const heartbeat = time.Second
-
 // keepTime bounds the making of a GC root. It has to wait while a garbage
 // collection runs.
 const keepTime = time.Minute
@@ -35,6 +31,8 @@ const keepTime = time.Minute
 // started ran.
 type Jobs interface {
 	Job(ctx context.Context, ref deployment.Ref) (deployment.Job, error)
+	// CancelRequested reports whether somebody cancelled the build.
+	CancelRequested(ctx context.Context, ref deployment.Ref) (bool, error)
 }
 
 // Roots keeps store paths from the garbage collector, under names of the form
@@ -52,8 +50,9 @@ type Roots interface {
 // Activities runs deployers. Its methods are activities of the queue
 // wire.QueueDeploy.
 type Activities struct {
-	Jobs  Jobs
-	Roots Roots
+	Jobs   Jobs
+	Roots  Roots
+	Server Server
 	// Folder is where private working folders are made. See Clean.
 	Folder string
 	// Command starts a process that calls Supervise with its standard input
@@ -90,6 +89,10 @@ func (a *Activities) Destroy(ctx context.Context, ref deployment.Ref) error {
 func (a *Activities) run(ctx context.Context, ref deployment.Ref, action deployment.Action) error {
 	a.Running.Add(1)
 	defer a.Running.Done()
+	// Also while a deployer that was cancelled takes its time.
+	beating, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	go a.beat(beating, ref)
 	job, err := a.job(ctx, ref)
 	if err != nil {
 		return fmt.Errorf("read what build %s runs: %w", ref, err)
@@ -154,7 +157,6 @@ func (a *Activities) job(ctx context.Context, ref deployment.Ref) (deployment.Jo
 		if err == nil || errors.Is(err, deployment.ErrUnknown) || time.Now().After(deadline) {
 			return job, err
 		}
-		activity.RecordHeartbeat(ctx)
 		if pause(ctx, heartbeat) != nil {
 			return job, err
 		}
@@ -186,8 +188,7 @@ func stopping(ctx context.Context) bool {
 }
 
 // abandoned reports whether ctx ended without anybody asking for it: the
-// workflow was terminated or reset, or Temporal was away for so long that it
-// has given this try up.
+// workflow was terminated or reset.
 func abandoned(ctx context.Context) bool {
 	cause := context.Cause(ctx)
 	var asked *temporal.CanceledError
@@ -250,16 +251,12 @@ func (a *Activities) supervise(ctx context.Context, lock *os.File, started func(
 	return last, nil
 }
 
-// follow heartbeats, passes a cancel on, and returns the last report when no
-// more can come.
+// follow passes a cancel on, and returns the last report when no more can
+// come.
 func (a *Activities) follow(ctx context.Context, started func(), in io.WriteCloser, reports <-chan report) (last report) {
-	ticker := time.NewTicker(heartbeat)
-	defer ticker.Stop()
 	done := ctx.Done()
 	for {
 		select {
-		case <-ticker.C:
-			activity.RecordHeartbeat(ctx)
 		case <-done:
 			done = nil
 			switch { // a supervisor that has ended needs none of these

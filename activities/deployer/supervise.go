@@ -404,7 +404,7 @@ func (s *supervisor) exit(e ending) deployment.Exit {
 	case x.Code == 0:
 		return x
 	case e.cancelled && s.wishes.abandoned.Load():
-		x.Reason = "the deployer was ended because the workflow of the build was lost: it was terminated or reset, or Temporal was away for too long"
+		x.Reason = "the deployer was ended because the workflow of the build was lost: it was terminated or reset"
 		return x
 	case e.cancelled:
 		x.Reason, x.Cancelled = "cancelled", true

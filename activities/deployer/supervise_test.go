@@ -17,7 +17,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/log"
@@ -115,7 +118,7 @@ func (h *harness) activities() *Activities {
 		// The race detector sleeps for a second at each end of a process, if
 		// it is not told otherwise.
 		Folder: h.folder, Command: []string{"/usr/bin/env", "GORACE=atexit_sleep_ms=0", self, "supervise"}, Database: h.address,
-		Environment: map[string]string{"OUT": h.out}, Limits: DefaultLimits(), Roots: h.roots,
+		Environment: map[string]string{"OUT": h.out}, Limits: DefaultLimits(), Roots: h.roots, Server: &pretender{},
 	}
 	if h.roots == nil {
 		a.Roots = &memoryRoots{}
@@ -208,6 +211,31 @@ type oneJob deployment.Job
 
 func (j oneJob) Job(context.Context, deployment.Ref) (deployment.Job, error) {
 	return deployment.Job(j), nil
+}
+
+func (j oneJob) CancelRequested(context.Context, deployment.Ref) (bool, error) { return false, nil }
+
+// pretender is a Temporal that answers heartbeats with err.
+type pretender struct {
+	mu     sync.Mutex
+	err    error
+	status enums.WorkflowExecutionStatus
+	beats  int
+}
+
+func (s *pretender) RecordActivityHeartbeat(context.Context, []byte, ...any) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.beats++
+	return s.err
+}
+
+func (s *pretender) DescribeWorkflowExecution(context.Context, string, string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &workflowservice.DescribeWorkflowExecutionResponse{
+		WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{Status: s.status},
+	}, nil
 }
 
 type memoryRoots struct {
@@ -767,23 +795,54 @@ func TestRoots(t *testing.T) {
 	require.ElementsMatch(t, []string{"blue-sea-8", "blue-5", "blue-sea-1-2", "odd"}, kept())
 }
 
+// What Temporal answers to heartbeats decides whether the deployer goes on.
 func TestHeartbeats(t *testing.T) {
-	h := newHarness(t)
-	a := h.activities()
-	a.Jobs = oneJob(deploy(`sleep 2.5`))
-	env := h.environment(t.Context(), a)
-	var mu sync.Mutex
-	beats := 0
-	env.SetOnActivityHeartbeatListener(func(*activity.Info, converter.EncodedValues) {
-		mu.Lock()
-		defer mu.Unlock()
-		beats++
-	})
-	_, err := env.ExecuteActivity(a.Deploy, ref)
-	require.NoError(t, err)
-	mu.Lock()
-	defer mu.Unlock()
-	require.GreaterOrEqual(t, beats, 1)
+	gone := serviceerror.NewNotFound("activity already timed out")
+	running, terminated := enums.WORKFLOW_EXECUTION_STATUS_RUNNING, enums.WORKFLOW_EXECUTION_STATUS_TERMINATED
+	for name, test := range map[string]struct {
+		err       error
+		status    enums.WorkflowExecutionStatus
+		cancelled bool // in the database
+		stops     bool
+	}{
+		"lives":                           {},
+		"cancelled":                       {err: temporal.NewCanceledError(), stops: true},
+		"Temporal is away":                {err: serviceerror.NewUnavailable("away")},
+		"timed out":                       {err: gone, status: running},
+		"timed out, and cancelled since":  {err: gone, status: running, cancelled: true, stops: true},
+		"the workflow was terminated":     {err: gone, status: terminated, stops: true},
+		"another error, not to be minded": {err: errors.New("odd")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t)
+			a := h.activities()
+			server := &pretender{err: test.err, status: test.status}
+			a.Server, a.Jobs = server, cancelledJob{oneJob(deploy(`sleep 2.5`)), test.cancelled}
+			env := h.environment(t.Context(), a)
+			var mu sync.Mutex
+			asked := 0 // the SDK, which would cancel the activity
+			env.SetOnActivityHeartbeatListener(func(*activity.Info, converter.EncodedValues) {
+				mu.Lock()
+				defer mu.Unlock()
+				asked++
+			})
+			_, err := env.ExecuteActivity(a.Deploy, ref)
+			require.NoError(t, err)
+			mu.Lock()
+			defer mu.Unlock()
+			require.Equal(t, test.stops, asked > 0)
+			require.GreaterOrEqual(t, server.beats, 1)
+		})
+	}
+}
+
+type cancelledJob struct {
+	oneJob
+	cancelled bool
+}
+
+func (j cancelledJob) CancelRequested(context.Context, deployment.Ref) (bool, error) {
+	return j.cancelled, nil
 }
 
 func TestWrongAction(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 
 // turnLook is how often a build that waits for its turn looks by itself, in
 // case a notification was lost.
-const turnLook = 10 * time.Second
+const turnLook = 5 * time.Second
 
 // fenceLook is how often a build that is to end looks whether its fence has
 // lapsed: a fence that is renewed lapses when its deployer ends.

@@ -306,3 +306,14 @@ func (s *Store) Job(ctx context.Context, ref deployment.Ref) (deployment.Job, er
 	job.Configuration = []byte(configuration)
 	return job, nil
 }
+
+// CancelRequested reports whether somebody cancelled a build that runs.
+func (s *Store) CancelRequested(ctx context.Context, ref deployment.Ref) (bool, error) {
+	var requested bool
+	err := s.pool.QueryRow(ctx, `SELECT cancel_requested_at IS NOT NULL FROM builds WHERE deployment_id = $1 AND number = $2`,
+		ref.Deployment, ref.Build).Scan(&requested)
+	if err != nil {
+		return false, fmt.Errorf("read build %s: %w", ref, orUnknown(err))
+	}
+	return requested, nil
+}

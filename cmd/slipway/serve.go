@@ -233,7 +233,7 @@ func runWorker(ctx context.Context, cfg config.Config, db *store.Store, listener
 	limits := deployer.DefaultLimits()
 	limits.Grace, limits.SBOM = cfg.DeployerGrace, cfg.SBOMTimeout
 	deploys := &deployer.Activities{
-		Jobs: db, Roots: roots{evaluator, filepath.Join(cfg.StateDir, "roots", "deployments")},
+		Jobs: db, Roots: roots{evaluator, filepath.Join(cfg.StateDir, "roots", "deployments")}, Server: temporal,
 		Folder: folders, Command: []string{"/proc/self/exe", "supervise"},
 		Database: cfg.DatabaseURL, Environment: deployerEnvironment(cfg.DeployerEnv), Limits: limits,
 	}

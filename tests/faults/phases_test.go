@@ -110,3 +110,24 @@ func (p *phases) finish(t *testing.T, up time.Time) {
 	p.evaluating.ended(t, 1, deployment.StatusSucceeded)
 	p.queued.ended(t, 2, deployment.StatusSucceeded)
 }
+
+// goesOn asserts that the deployers run that the phases began with.
+func (p *phases) goesOn(t *testing.T) {
+	t.Helper()
+	for s, number := range p.atGate() {
+		require.NotEmpty(t, s.deployers(s.id), s.id)
+		s.ended(t, number, deployment.StatusRunning)
+	}
+}
+
+// wentOn asserts that they came to their end, each in one go.
+func (p *phases) wentOn(t *testing.T) {
+	t.Helper()
+	for s, number := range p.atGate() {
+		s.ended(t, number, deployment.StatusSucceeded)
+		lines, err := s.note()
+		require.NoError(t, err)
+		build := s.build(t, number)
+		require.Equal(t, 1, count(lines, fmt.Sprintf("start %s %d", build.Action, number)), "%q", lines)
+	}
+}

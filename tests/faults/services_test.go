@@ -98,9 +98,11 @@ func TestTemporalKilled(t *testing.T) {
 	ended.staged(t, 1)
 	time.Sleep(long(40*time.Second, 0))
 	up := w.start(t, stand.Temporal)
+	p.goesOn(t)
 	p.finish(t, up)
 	sound(t, up, ended)
 	ended.ended(t, 1, deployment.StatusSucceeded)
+	p.wentOn(t)
 	usable(t, append(p.all(), ended)...)
 }
 

@@ -112,14 +112,14 @@ func TestWorkerFrozen(t *testing.T) {
 	// It can do nothing for what runs on: the supervisors hold the fences.
 	// After a while it tries to repeat the destroy.
 	time.Sleep(time.Until(since.Add(long(time.Minute, 12*time.Second))))
-	for s, number := range p.atGate() {
-		require.NotEmpty(t, s.deployers(s.id))
-		require.Equal(t, deployment.StatusRunning, s.build(t, number).Status)
-	}
+	p.goesOn(t)
 	require.NoError(t, w.Signal(stand.Worker, syscall.SIGCONT))
 	up := time.Now()
+	time.Sleep(3 * time.Second) // of heartbeats that nobody wants
+	p.goesOn(t)
 	p.finish(t, up)
 	sound(t, up, ended)
+	p.wentOn(t)
 	require.NoError(t, w.Stop(stand.Second))
 	usable(t, append(p.all(), ended)...)
 }
