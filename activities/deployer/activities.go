@@ -1,18 +1,14 @@
 package deployer
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -55,9 +51,8 @@ type Activities struct {
 	Server Server
 	// Folder is where private working folders are made. See Clean.
 	Folder string
-	// Command starts a process that calls Supervise with its standard input
-	// and output, such as /proc/self/exe supervise.
-	Command []string
+	// Supervisors is where the supervisor of a deployer comes from.
+	Supervisors *Supervisors
 	// Database is the URL that the supervisor opens its Journal with.
 	Database string
 	// Environment is what a deployer finds in its environment besides what the
@@ -113,7 +108,7 @@ func (a *Activities) run(ctx context.Context, ref deployment.Ref, action deploym
 			keeping.Go(func() { a.keep(ctx, job) })
 		}
 	}
-	last, err := a.supervise(ctx, lock, started, order{
+	last, err := a.supervise(ctx, started, order{
 		Job: job, Folder: folder, Database: a.Database, Environment: a.Environment, Limits: a.Limits,
 	})
 	if err != nil {
@@ -197,56 +192,25 @@ func abandoned(ctx context.Context) bool {
 
 // supervise runs a supervisor to its end and returns its last report. It calls
 // started when the deployer is about to run.
-func (a *Activities) supervise(ctx context.Context, lock *os.File, started func(), o order) (report, error) {
+func (a *Activities) supervise(ctx context.Context, started func(), o order) (report, error) {
 	text, err := json.Marshal(o)
 	if err != nil {
 		return report{}, fmt.Errorf("write the order: %w", err)
 	}
-	complaints := &tail{limit: 4 << 10}
-	cmd := exec.Command(a.Command[0], a.Command[1:]...)
-	// Nothing of ours. It lives with few objects, and starts faster when it does
-	// not collect them while it is on its way.
-	cmd.Env = []string{"GOGC=400"}
-	cmd.Dir = "/"
-	cmd.Stderr = complaints
-	cmd.ExtraFiles = []*os.File{lock}
-	// What ends the worker by its group or its terminal leaves the supervisor
-	// to do its work.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	in, err := cmd.StdinPipe()
+	p, err := a.Supervisors.take()
 	if err != nil {
-		return report{}, fmt.Errorf("start the supervisor: %w", err)
+		return report{}, err
 	}
-	// From here on the end of this function, or of the worker, is the end of
-	// the input, and that of the deployer.
-	defer func() { _ = in.Close() }()
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return report{}, fmt.Errorf("start the supervisor: %w", err)
-	}
-	if err := cmd.Start(); err != nil {
-		return report{}, fmt.Errorf("start the supervisor: %w", err)
-	}
-	reports := make(chan report)
-	go func() {
-		defer close(reports)
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			var r report
-			if json.Unmarshal(lines.Bytes(), &r) == nil {
-				reports <- r
-			}
-		}
-	}()
-	_, sendErr := in.Write(append(text, '\n'))
-
-	last := a.follow(ctx, started, in, reports)
-	waitErr := cmd.Wait()
-	if text := complaints.String(); text != "" {
+	defer a.Supervisors.Ready()
+	_, sendErr := p.in.Write(append(text, '\n'))
+	last := a.follow(ctx, started, p.in, p.reports)
+	waitErr := p.wait()
+	if text := p.complaints.String(); text != "" {
 		activity.GetLogger(ctx).Warn("The supervisor complained.", "Output", text)
 	}
 	if last.Event == "" || last.Event == eventStarted {
 		return report{}, fmt.Errorf("the supervisor of build %s ended without a report (%w): %s",
-			o.Job.Ref, errors.Join(sendErr, waitErr), complaints)
+			o.Job.Ref, errors.Join(sendErr, waitErr), p.complaints)
 	}
 	return last, nil
 }
@@ -306,20 +270,4 @@ func parseRootName(name string) (deploymentID string, build int64, ok bool) {
 	}
 	build, err := strconv.ParseInt(name[i+1:], 10, 64)
 	return name[:i], build, err == nil && build >= 1
-}
-
-// tail keeps the end of what is written to it.
-type tail struct {
-	limit int
-	data  []byte
-}
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.data = append(t.data, p...)
-	t.data = t.data[max(0, len(t.data)-t.limit):]
-	return len(p), nil
-}
-
-func (t *tail) String() string {
-	return strings.TrimSpace(strings.ToValidUTF8(string(t.data), "\uFFFD"))
 }

@@ -11,8 +11,7 @@ import (
 )
 
 // makeFolder makes a private working folder below parent and locks it. The
-// lock is an open file that supervisor and activity share: the folder is in
-// use until both are gone.
+// supervisor locks it too: the folder is in use until both are gone.
 func makeFolder(parent, prefix string) (path string, lock *os.File, err error) {
 	parent, err = filepath.Abs(parent) // the supervisor runs elsewhere
 	if err != nil {
@@ -31,7 +30,7 @@ func makeFolder(parent, prefix string) (path string, lock *os.File, err error) {
 	if err != nil {
 		return "", nil, fmt.Errorf("make a working folder: %w", err)
 	}
-	lock, err = lockFolder(path, unix.LOCK_EX)
+	lock, err = lockFolder(path, unix.LOCK_SH)
 	if err != nil {
 		return "", nil, errors.Join(err, os.Remove(path))
 	}
@@ -54,6 +53,19 @@ func lockFolder(path string, how int) (*os.File, error) {
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
 	return folder, nil
+}
+
+// joinFolder locks a working folder for its supervisor. It fails when another
+// worker found the folder without anybody and cleans it.
+func joinFolder(path string) (*os.File, error) {
+	lock, err := lockFolder(path, unix.LOCK_SH|unix.LOCK_NB)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(path); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return lock, nil
 }
 
 // removeFolder removes a working folder, also where the deployer left folders

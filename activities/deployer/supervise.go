@@ -78,8 +78,7 @@ func Supervise(ctx context.Context, in io.Reader, out io.Writer, open Open) erro
 	if err != nil {
 		return fmt.Errorf("become a subreaper: %w", err)
 	}
-	// Whatever the worker left open to us must not reach the deployer. The
-	// lock of the working folder is held this way, without a name.
+	// Whatever the worker left open to us must not reach the deployer.
 	if err := unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("close descriptors on exec: %w", err)
 	}
@@ -88,9 +87,18 @@ func Supervise(ctx context.Context, in io.Reader, out io.Writer, open Open) erro
 
 	decoder := json.NewDecoder(in)
 	s := &supervisor{wishes: w, out: json.NewEncoder(out)}
-	if err := decoder.Decode(&s.order); err != nil {
+	err = decoder.Decode(&s.order)
+	if errors.Is(err, io.EOF) {
+		return nil // a spare that was never needed
+	}
+	if err != nil {
 		return fmt.Errorf("read the order: %w", err)
 	}
+	lock, err := joinFolder(s.order.Folder)
+	if err != nil {
+		return s.report(report{Event: eventFailed, Message: err.Error()})
+	}
+	defer func() { _ = lock.Close() }()
 	go w.read(io.MultiReader(decoder.Buffered(), in))
 	return s.run(context.WithoutCancel(ctx), open)
 }

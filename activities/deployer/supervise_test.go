@@ -66,6 +66,7 @@ type harness struct {
 	out     string
 	roots   *memoryRoots
 	log     lockedBuffer // of the SDK
+	close   []func()
 }
 
 // lockedBuffer is a buffer for several writers.
@@ -95,6 +96,9 @@ func newHarness(t *testing.T) *harness {
 		for _, one := range h.marked() {
 			_ = syscall.Kill(one.pid, syscall.SIGKILL)
 		}
+		for _, closeOne := range h.close {
+			closeOne()
+		}
 	})
 	return h
 }
@@ -117,9 +121,11 @@ func (h *harness) activities() *Activities {
 	a := &Activities{
 		// The race detector sleeps for a second at each end of a process, if
 		// it is not told otherwise.
-		Folder: h.folder, Command: []string{"/usr/bin/env", "GORACE=atexit_sleep_ms=0", self, "supervise"}, Database: h.address,
+		Supervisors: &Supervisors{Command: []string{"/usr/bin/env", "GORACE=atexit_sleep_ms=0", self, "supervise"}},
+		Folder:      h.folder, Database: h.address,
 		Environment: map[string]string{"OUT": h.out}, Limits: DefaultLimits(), Roots: h.roots, Server: &pretender{},
 	}
+	h.close = append(h.close, a.Supervisors.Close)
 	if h.roots == nil {
 		a.Roots = &memoryRoots{}
 	}
@@ -319,7 +325,7 @@ func TestReasonIsShort(t *testing.T) {
 func TestSurroundings(t *testing.T) {
 	h := newHarness(t)
 	a := h.activities()
-	a.Command = []string{"/proc/self/exe", "supervise"}
+	a.Supervisors.Command = []string{"/proc/self/exe", "supervise"}
 	a.Environment["EXTRA"] = "is here"
 	a.Environment["HOME"] = "/is/not/taken"
 	b := h.ended(t, a, deploy(`
@@ -766,7 +772,7 @@ func TestLargeConfiguration(t *testing.T) {
 func TestWrongCommand(t *testing.T) {
 	h := newHarness(t)
 	a := h.activities()
-	a.Command = []string{"/bin/sh", "-c", "echo no such command >&2; exit 2"}
+	a.Supervisors.Command = []string{"/bin/sh", "-c", "echo no such command >&2; exit 2"}
 	require.ErrorContains(t, h.run(t.Context(), a, deploy("")), "exit status 2): no such command")
 	require.Contains(t, h.log.String(), "no such command")
 }

@@ -232,9 +232,12 @@ func runWorker(ctx context.Context, cfg config.Config, db *store.Store, listener
 	sources := filepath.Join(cfg.StateDir, "roots", "sources")
 	limits := deployer.DefaultLimits()
 	limits.Grace, limits.SBOM = cfg.DeployerGrace, cfg.SBOMTimeout
+	supervisors := &deployer.Supervisors{Command: []string{"/proc/self/exe", superviseName}}
+	defer supervisors.Close()
+	supervisors.Ready()
 	deploys := &deployer.Activities{
 		Jobs: db, Roots: roots{evaluator, filepath.Join(cfg.StateDir, "roots", "deployments")}, Server: temporal,
-		Folder: folders, Command: []string{"/proc/self/exe", "supervise"},
+		Folder: folders, Supervisors: supervisors,
 		Database: cfg.DatabaseURL, Environment: deployerEnvironment(cfg.DeployerEnv), Limits: limits,
 	}
 	sweeper := &worker.Sweeper{Builds: db, Client: temporal, Log: log}
