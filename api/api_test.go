@@ -305,7 +305,6 @@ func TestCancel(t *testing.T) {
 
 	second := b.Record("one", deployment.ActionDeploy, `{}`)
 	b.workflows.set(func(w *workflows) {
-		w.err = applicationError("it has ended", wire.ErrorBuildEnded)
 		w.during = func(context.Context) { b.End("one", second, deployment.StatusSucceeded) }
 	})
 	path := "/deployments/one/builds/2/cancel"

@@ -76,8 +76,6 @@ func codeOf(errorType string) code {
 		return codeIdempotencyConflict
 	case wire.ErrorUnknownDeployment:
 		return codeUnknownDeployment
-	case wire.ErrorBuildEnded:
-		return codeBuildEnded
 	case wire.ErrorUnavailable, wire.ErrorSourceFailed, wire.ErrorFenceHeld, acceptedUpdateCompletedWorkflow:
 		return codeServiceUnavailable
 	default:

@@ -240,9 +240,7 @@ func (a *api) cancel(w http.ResponseWriter, r *http.Request, c caller) error {
 func (a *api) cancelPending(ctx context.Context, ref deployment.Ref, workflowID string) (deployment.Build, error) {
 	answer, asked := a.Workflows.Cancel(ctx, workflowID)
 	if asked != nil && !errors.Is(asked, errWorkflowGone) {
-		if failed := fromWorkflow(asked, "slipway could not finish this now; cancel again, which is safe"); !hasCode(failed, codeBuildEnded) {
-			return deployment.Build{}, failed
-		}
+		return deployment.Build{}, fromWorkflow(asked, "slipway could not finish this now; cancel again, which is safe")
 	}
 	build, err := a.Reader.Build(ctx, ref)
 	switch {
@@ -258,11 +256,6 @@ func (a *api) cancelPending(ctx context.Context, ref deployment.Ref, workflowID 
 		build.Status = answer.Status // the newest of the two reads
 	}
 	return build, nil
-}
-
-func hasCode(err error, c code) bool {
-	var f *failure
-	return errors.As(err, &f) && f.code == c
 }
 
 // ended says a final status as the verb of a sentence.

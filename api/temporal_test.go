@@ -126,7 +126,6 @@ func TestTemporalCancel(t *testing.T) {
 		{nil, serviceerror.NewNotFound("no such workflow"), true},
 		{nil, applicationError("ended", acceptedUpdateCompletedWorkflow), true},
 		{away, nil, false},
-		{nil, applicationError("ended", wire.ErrorBuildEnded), false},
 	} {
 		m := &mocks.Client{}
 		m.On("UpdateWorkflow", mock.Anything, mock.MatchedBy(func(o client.UpdateWorkflowOptions) bool {

@@ -124,17 +124,19 @@ const (
 // a day. Heartbeats come every second. A worker that is silent for 10 s is
 // taken for dead, and the fence of the build makes sure of it: where the worker
 // lives (Temporal was away), its deployer goes on, and the build ends as that
-// does. The next try waits until the fence has lapsed: a try that meets it is
-// the last one. A cancelled deployer is waited for.
+// does. The next try waits until the fence of a dead one has lapsed, with 3 s
+// for heartbeats that were on their way: a try that meets a fence is the last
+// one. A cancelled deployer is waited for.
 func deploying(ctx workflow.Context, tries int32, summary string) workflow.Context {
+	const silence = 10 * time.Second
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue:              wire.QueueDeploy,
 		ScheduleToCloseTimeout: 8 * 24 * time.Hour,
 		StartToCloseTimeout:    24 * time.Hour,
-		HeartbeatTimeout:       10 * time.Second,
+		HeartbeatTimeout:       silence,
 		WaitForCancellation:    true,
 		RetryPolicy: &temporal.RetryPolicy{
-			InitialInterval:    deployment.FenceLife,
+			InitialInterval:    deployment.FenceLife - silence + 3*time.Second,
 			BackoffCoefficient: 1,
 			MaximumAttempts:    tries,
 		},

@@ -147,7 +147,7 @@ func TestOptionsThatTheStoryNeeds(t *testing.T) {
 		destroy := workflow.GetActivityOptions(deploying(ctx, destroyTries, ""))
 		assert.EqualValues(t, 3, destroy.RetryPolicy.MaximumAttempts)
 		assert.True(t, destroy.WaitForCancellation)
-		assert.GreaterOrEqual(t, destroy.RetryPolicy.InitialInterval, deployment.FenceLife,
+		assert.Greater(t, destroy.HeartbeatTimeout+destroy.RetryPolicy.InitialInterval, deployment.FenceLife,
 			"the fence of a lost machine lapses before the next try")
 	})
 }

@@ -54,7 +54,6 @@ const (
 	ErrorIdempotencyConflict  = "IdempotencyConflict"
 	ErrorUnavailable          = "Unavailable"
 	ErrorUnknownDeployment    = "UnknownDeployment"
-	ErrorBuildEnded           = "BuildEnded"
 	ErrorBuildFailed          = "BuildFailed"
 	ErrorSourceFailed         = "SourceFailed"
 	// ErrorFenceHeld: a deployer may still run; ask again later.
