@@ -59,7 +59,7 @@ func TestPostgresKilled(t *testing.T) {
 	p := w.newPhases(t, true)
 	w.kill(t, stand.Postgres)
 	away := time.Now()
-	time.Sleep(3 * time.Second)
+	time.Sleep(long(3*time.Second, time.Second))
 	w.start(t, stand.Postgres)
 	// The newest renewal was up to 5 s old, and the next try takes up to 1 s.
 	// A machine that is slower than that loses deployers in earnest.

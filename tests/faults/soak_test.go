@@ -22,11 +22,8 @@ import (
 	"slipway.dev/slipway/tests/stand"
 )
 
-const (
-	// soaked is how many deployments the soak has, and users how many use each
-	// of them at once.
-	soaked, users = 10, 2
-)
+// users is how many use each deployment of the soak at once.
+const users = 2
 
 // TestSoak lets callers and faults do what comes to their mind, in rounds. In
 // a round a watcher looks at the rows all the time; after it everything is
@@ -40,6 +37,10 @@ func TestSoak(t *testing.T) {
 	}
 	world := enter(t)
 	fmt.Printf("soak: SOAK_SEED=%d\n", seed)
+	soaked := 10
+	if soakTime == 0 {
+		soaked = 4
+	}
 	var subjects []*subject
 	for i := range soaked {
 		subjects = append(subjects, world.newSubject(t, fmt.Sprint(i)))
@@ -51,7 +52,7 @@ func TestSoak(t *testing.T) {
 	w := &watcher{world, map[deployment.Ref]row{}}
 	until := time.Now().Add(soakTime)
 	for round := uint64(0); round == 0 || time.Now().Before(until); round++ {
-		over := time.Now().Add(long(20*time.Second, 12*time.Second))
+		over := time.Now().Add(long(20*time.Second, 8*time.Second))
 		group, ctx := errgroup.WithContext(t.Context())
 		for i := range soaked * users {
 			c := &caller{subjects[i%soaked], rand.New(rand.NewPCG(seed, round<<8+uint64(i)))}
@@ -176,7 +177,7 @@ var order = []string{stand.Postgres, stand.Temporal, stand.Worker, stand.Second,
 func (b *breaker) fault(ctx context.Context) (what string, err error) {
 	away := upTo(b.Rand, 3*time.Second)
 	if b.IntN(5) == 0 {
-		away = upTo(b.Rand, long(25*time.Second, 6*time.Second))
+		away = upTo(b.Rand, long(25*time.Second, 3*time.Second))
 	}
 	switch b.IntN(10) {
 	case 0, 1, 2: // some pieces at once, at times all
