@@ -6,19 +6,19 @@ SHELL := /bin/bash
 # What is tested with the race detector: everything but the tests that start
 # the whole as processes, and what links the Temporal server.
 RACE := ./schema/... ./activities/... ./workflows/... ./worker/... ./api/... ./cmd/slipway/... \
-	$(addprefix ./cmd/slipway-dev/,ports supervise postgres issuer up)
-WHOLE := ./tests ./tests/e2e ./tests/faults ./tests/bench
+	$(addprefix ./cmd/slipway-dev/,ports supervise postgres kube issuer up)
+WHOLE := ./tests ./tests/kubestand ./tests/e2e ./tests/faults ./tests/bench
 TOOLS := bin/tools
 
 .PHONY: help
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 16
 
 ##@ Use
 
 .PHONY: dev
-dev: deps build ## everything on this machine, with the example (RESET=1 wipes first, DETACH=1 returns when ready)
-	@bin/slipway-dev up $(if $(RESET),--reset) $(if $(DETACH),--detach)
+dev: deps build $(if $(KUBE),deps-kube bin/kube-apiserver) ## everything on this machine, with the example (KUBE=1 adds Kubernetes and the lease API, RESET=1 wipes first, DETACH=1 returns when ready)
+	@bin/slipway-dev up $(if $(KUBE),--kube) $(if $(RESET),--reset) $(if $(DETACH),--detach)
 
 .PHONY: dev-stop
 dev-stop: ## end what `make dev` runs
@@ -33,6 +33,17 @@ build: ## build bin/slipway and bin/slipway-dev
 	@test -x bin/slipway-dev || echo "Building slipway-dev, which has the Temporal server in it: some minutes the first time."
 	go build -o bin/slipway ./cmd/slipway
 	go build -o bin/slipway-dev ./cmd/slipway-dev
+
+.PHONY: deps-kube
+deps-kube:
+	@deploy/dev/install.sh kube
+
+.PHONY: kube-apiserver
+kube-apiserver: bin/kube-apiserver ## build bin/kube-apiserver, the Kubernetes API server of the tests and of KUBE=1
+bin/kube-apiserver: tests/kubeapi/go.mod tests/kubeapi/go.sum tests/kubeapi/main.go
+	@echo "Building kube-apiserver: some minutes the first time."
+	go build -C tests/kubeapi -o $(CURDIR)/$@ .
+	@touch $@
 
 ##@ Develop
 
@@ -60,7 +71,7 @@ $(TOOLS)/staticcheck: .ci/tools/go.mod .ci/tools/go.sum
 	touch $@
 
 .PHONY: test
-test: deps-test build ## every test
+test: deps-test build bin/kube-apiserver ## every test
 	@echo "Unit tests, with the race detector:"
 	GORACE=atexit_sleep_ms=0 go test -race $(RACE)
 	@echo "The whole, as processes:"
@@ -68,14 +79,14 @@ test: deps-test build ## every test
 
 .PHONY: deps-test
 deps-test:
-	@deploy/dev/install.sh run test
+	@deploy/dev/install.sh run test kube
 
 .PHONY: soak
-soak: deps-test build ## the long versions of the tests
+soak: deps-test build bin/kube-apiserver ## the long versions of the tests
 	SOAK=$(or $(SOAK),10m) go test -count=1 -p 1 -timeout 3h -v ./tests/faults
 
 .PHONY: bench
-bench: deps-test build ## ratios, each measured side by side in one run
+bench: deps-test build bin/kube-apiserver ## ratios, each measured side by side in one run
 	BENCH=1 go test -count=1 -p 1 -timeout 30m -v ./tests/bench
 
 .PHONY: histories

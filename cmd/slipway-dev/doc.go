@@ -1,6 +1,6 @@
 // Command slipway-dev runs everything that slipway needs on one machine: a
-// private PostgreSQL, Temporal with its Web UI, and slipway itself with the
-// example module source. It is for development and for end-to-end tests; the
+// private PostgreSQL, Temporal with its Web UI, a Kubernetes API server when asked
+// to, and slipway itself with the example module source. It is for development and for end-to-end tests; the
 // program that production runs is cmd/slipway, which does not link the Temporal
 // server.
 //
@@ -11,11 +11,12 @@
 //	postgres        one private PostgreSQL
 //	temporalserver  the Temporal server and the Web UI (the only package here
 //	                that links them)
+//	kube            a Kubernetes API server and its etcd
 //	issuer          key pair, JWKS file and tokens
 //	supervise       children that are never left behind
 //	ports           which ports are free
 //
-// The commands temporal and postgres each run one server in the foreground; up
+// The commands temporal, postgres and kube each run one server in the foreground; up
 // runs them as children of itself. A test that restarts or kills one of them
 // does the same.
 package main

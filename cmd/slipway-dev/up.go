@@ -20,6 +20,7 @@ func upCommand(env lookup) *cobra.Command {
 	var (
 		options           up.Options
 		detach, noExample bool
+		withKube          bool
 		readyPipe         bool
 	)
 	command := &cobra.Command{
@@ -39,6 +40,9 @@ Variables that begin with SLIPWAY_ reach slipway:
 
   SLIPWAY_NIX_SLOTS=1 slipway-dev up
 
+With --kube (make dev KUBE=1) there is a Kubernetes API server too, and slipway
+serves its lease API (/deploy/v1) with it.
+
 Every port can be set, by its flag or its variable. Nothing is started when one
 of them is taken. The programs' logs are in the folder logs of the state folder.`,
 		Args: cobra.NoArgs,
@@ -55,6 +59,10 @@ of them is taken. The programs' logs are in the folder logs of the state folder.
 	temporal := newPortFlag(flags, "Temporal frontend (gRPC)", "temporal-port", "DEV_TEMPORAL_PORT", 7233)
 	ui := newPortFlag(flags, "Temporal Web UI", "ui-port", "DEV_UI_PORT", 8233)
 	postgres := newPortFlag(flags, "PostgreSQL server", "postgres-port", "DEV_POSTGRES_PORT", 5433)
+	flags.BoolVar(&withKube, "kube", false, "run a Kubernetes API server and the lease API too")
+	lease := newPortFlag(flags, "lease API (with --kube)", "lease-port", "DEV_LEASE_PORT", 8443)
+	kubernetes := newKubePorts(flags)
+	apiServer := apiServerFlag(flags)
 	flags.BoolVar(&options.Reset, "reset", false, "remove the state of earlier runs first")
 	flags.BoolVar(&detach, "detach", false, "run in the background; return when everything is ready")
 	flags.BoolVar(&noExample, "no-example", false, "do not submit the example deployment")
@@ -79,6 +87,16 @@ of them is taken. The programs' logs are in the folder logs of the state folder.
 		}
 		options.API, options.Metrics, options.Health = uses[0], uses[1], uses[2]
 		options.Temporal, options.UI, options.Postgres = uses[3], uses[4], uses[5]
+		if withKube {
+			uses, err := resolve(command.Flags(), env, lease, kubernetes.api, kubernetes.etcd, kubernetes.etcdPeer)
+			if err != nil {
+				return err
+			}
+			options.Kube = &up.Kube{Lease: uses[0], API: uses[1], Etcd: uses[2], EtcdPeer: uses[3]}
+			if options.Kube.APIServer, err = beside(*apiServer, "kube-apiserver"); err != nil {
+				return err
+			}
+		}
 		options.StateFolder, options.Self, options.Environ, options.Out = *state, self, os.Environ(), os.Stdout
 		if options.Slipway == "" {
 			options.Slipway = filepath.Join(filepath.Dir(self), "slipway")

@@ -5,6 +5,8 @@
 #   install.sh run        what `make dev` needs: PostgreSQL and Nix
 #   install.sh run test   and what the tests need: a C compiler for the race
 #                         detector
+#   install.sh kube       what the Kubernetes API server of `make dev KUBE=1` and
+#                         of the tests needs: etcd
 set -euo pipefail
 
 # A package, and a program that shows that it is there (or another way to it).
@@ -22,7 +24,10 @@ for what in "$@"; do
       need gcc gcc
       [[ -e /usr/include/stdlib.h ]] || packages+=(libc6-dev)
       ;;
-    *) echo "usage: $0 run [test]" >&2; exit 2 ;;
+    kube)
+      need etcd-server etcd
+      ;;
+    *) echo "usage: $0 [run] [test] [kube]" >&2; exit 2 ;;
   esac
 done
 ((${#packages[@]})) || exit 0
@@ -30,7 +35,7 @@ done
 manual="Install these and run make again: ${packages[*]}"
 if ! command -v apt-get >/dev/null; then
   echo "This machine is not a Debian one, so nothing is installed for you." >&2
-  echo "$manual (PostgreSQL 15 or later, Nix 2.8 or later or Lix)" >&2
+  echo "$manual (PostgreSQL 15 or later, Nix 2.8 or later or Lix, etcd 3.4 or later)" >&2
   exit 1
 fi
 if [[ $EUID -ne 0 ]]; then
@@ -38,15 +43,28 @@ if [[ $EUID -ne 0 ]]; then
   echo "$manual, for example: sudo apt-get update && sudo apt-get install -y ${packages[*]}" >&2
   [[ " ${packages[*]} " == *" nix-bin "* ]] &&
     echo "Without root, Nix also needs its daemon: nix-setup-systemd, and your user in the group nix-users." >&2
+  [[ " ${packages[*]} " == *" etcd-server "* ]] &&
+    echo "Only the program etcd is used; its service may go: sudo systemctl disable --now etcd" >&2
   exit 1
 fi
 echo "Installing the Debian packages ${packages[*]} (once) …"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
+# Of etcd only the program is wanted: the package's service would hold its
+# ports, now and after every start of the machine. systemd leaves a masked
+# service alone; without systemd it is stopped after the installation.
+if [[ " ${packages[*]} " == *" etcd-server "* ]]; then
+  mkdir -p /etc/systemd/system
+  [[ -e /etc/systemd/system/etcd.service ]] || ln -s /dev/null /etc/systemd/system/etcd.service
+fi
 export DEBIAN_FRONTEND=noninteractive
 if ! { apt-get update && apt-get install -y --no-install-recommends "${packages[@]}"; } >"$log" 2>&1; then
   tail -n 20 "$log" >&2
   echo "apt-get failed. $manual" >&2
   exit 1
+fi
+if [[ " ${packages[*]} " == *" etcd-server "* && ! -d /run/systemd/system && -x /etc/init.d/etcd ]]; then
+  /etc/init.d/etcd stop >/dev/null 2>&1 || true
+  update-rc.d etcd disable >/dev/null 2>&1 || true
 fi
 echo "Installed."

@@ -7,11 +7,19 @@ import (
 	"strings"
 
 	"slipway.dev/slipway/cmd/slipway-dev/issuer"
+	"slipway.dev/slipway/cmd/slipway-dev/kube"
 	"slipway.dev/slipway/cmd/slipway-dev/ports"
 )
 
 // namespace is the one that the command temporal makes.
 const namespace = "default"
+
+// The variables of the lease API's clients.
+const (
+	leaseURLVariable   = "SLIPWAY_LEASE_URL"
+	leaseCAVariable    = "SLIPWAY_LEASE_CA_FILE"
+	leaseTokenVariable = "SLIPWAY_LEASE_TOKEN_FILE"
+)
 
 // addressOf is the URL of a listener.
 func addressOf(use ports.Use) string { return "http://" + ports.Address(use.Port) }
@@ -26,7 +34,7 @@ func serverEnvironment(o Options, s state, databaseURL, jwksFile string) ([]stri
 	if err != nil {
 		return nil, err
 	}
-	return with(inherited(o.Environ), [][2]string{
+	variables := [][2]string{
 		{"SLIPWAY_DATABASE_URL", databaseURL},
 		{"SLIPWAY_LISTEN", ports.Address(o.API.Port)},
 		{"SLIPWAY_METRICS_LISTEN", ports.Address(o.Metrics.Port)},
@@ -38,8 +46,24 @@ func serverEnvironment(o Options, s state, databaseURL, jwksFile string) ([]stri
 		{"DEPLOY_PROFILES", s.path("profiles")},
 		{"TEMPORAL_ADDRESS", ports.Address(o.Temporal.Port)},
 		{"TEMPORAL_NAMESPACE", namespace},
-	}), nil
+	}
+	if o.Kube != nil {
+		variables = append(variables, [][2]string{
+			{"BLOODRAVEN_DEPLOY_API_ENABLED", "true"},
+			{"BLOODRAVEN_ESCROW_TLS_ADDR", ports.Address(o.Kube.Lease.Port)},
+			{"BLOODRAVEN_DEPLOY_API_AUDIENCE", kube.Audience},
+			{"SLIPWAY_DEPLOY_TLS_CERT_FILE", s.path("kube/tls.crt")},
+			{"SLIPWAY_DEPLOY_TLS_KEY_FILE", s.path("kube/tls.key")},
+			{"SLIPWAY_NAMESPACE", kube.Namespace},
+			{"KUBECONFIG", s.path("kube/slipway.kubeconfig")},
+		}...)
+	}
+	return with(inherited(o.Environ), variables), nil
 }
+
+// leaseURL is the lease API, by the name that its certificate has in every
+// client.
+func (k Kube) leaseURL() string { return fmt.Sprintf("https://localhost:%d", k.Lease.Port) }
 
 // clientEnvironment is what the client commands of slipway run with.
 func clientEnvironment(o Options, token string) []string {
@@ -53,7 +77,11 @@ func inherited(environ []string) []string {
 	kept := make([]string, 0, len(environ))
 	for _, variable := range environ {
 		name, _, _ := strings.Cut(variable, "=")
-		if name == "SLIPWAY_URL" || name == "SLIPWAY_TOKEN" || strings.HasPrefix(name, "TEMPORAL_") {
+		switch name {
+		case "SLIPWAY_URL", "SLIPWAY_TOKEN", leaseURLVariable, leaseCAVariable, leaseTokenVariable:
+			continue
+		}
+		if strings.HasPrefix(name, "TEMPORAL_") {
 			continue
 		}
 		kept = append(kept, variable)
@@ -71,8 +99,7 @@ func with(environ []string, variables [][2]string) []string {
 
 // writeDevEnv writes dev.env, whole or not at all. No value has a quote.
 func writeDevEnv(o Options, s state, databaseURL, token string) error {
-	var text strings.Builder
-	for _, v := range [][2]string{
+	variables := [][2]string{
 		{"SLIPWAY_URL", addressOf(o.API)},
 		{"SLIPWAY_TOKEN", token},
 		{"TEMPORAL_ADDRESS", ports.Address(o.Temporal.Port)},
@@ -80,7 +107,17 @@ func writeDevEnv(o Options, s state, databaseURL, token string) error {
 		{"TEMPORAL_UI_URL", addressOf(o.UI)},
 		{"METRICS_URL", addressOf(o.Metrics) + "/metrics"},
 		{"DATABASE_URL", databaseURL},
-	} {
+	}
+	if o.Kube != nil {
+		variables = append(variables, [][2]string{
+			{leaseURLVariable, o.Kube.leaseURL()},
+			{leaseCAVariable, s.path("kube/lease-ca.crt")},
+			{leaseTokenVariable, s.path("kube/token")},
+			{"KUBECONFIG", s.path("kube/kubeconfig")},
+		}...)
+	}
+	var text strings.Builder
+	for _, v := range variables {
 		fmt.Fprintf(&text, "%s='%s'\n", v[0], v[1])
 	}
 	path := s.path("dev.env")

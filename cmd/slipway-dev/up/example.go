@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"time"
 
+	"slipway.dev/slipway/cmd/slipway-dev/kube"
+	"slipway.dev/slipway/cmd/slipway-dev/ports"
 	"slipway.dev/slipway/cmd/slipway-dev/supervise"
 )
 
@@ -75,6 +77,21 @@ ready after %.1f s
 `,
 		time.Since(r.begun).Seconds(), addressOf(r.API), addressOf(r.API), addressOf(r.UI), namespace, query,
 		addressOf(r.Metrics), databaseURL, r.state.path("dev.env"), r.state.path("logs"), token, addressOf(r.API), deployment)
+	if r.Kube != nil {
+		fmt.Fprintf(r.Out, `  Kubernetes API   https://%s, KUBECONFIG=%s
+  lease API        %s
+
+  a migration lease on the example group %s:
+
+  curl --cacert %s -H "Authorization: Bearer $(cat %s)" \
+    -H 'Content-Type: application/json' \
+    -d '{"kind":"migration","operationId":"first","instance":"%s","ttlSeconds":120}' \
+    %s/deploy/v1/groups/%s/leases
+
+`,
+			ports.Address(r.Kube.API.Port), r.state.path("kube/kubeconfig"), r.Kube.leaseURL(), kube.ExampleGroup,
+			r.state.path("kube/lease-ca.crt"), r.state.path("kube/token"), kube.ExampleDatabase, r.Kube.leaseURL(), kube.ExampleGroup)
+	}
 	if r.Ready == nil {
 		fmt.Fprintln(r.Out, "Ctrl-C stops everything.")
 		return

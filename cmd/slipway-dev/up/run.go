@@ -21,7 +21,7 @@ import (
 type Options struct {
 	// StateFolder holds everything (see the package).
 	StateFolder string
-	// Self is the program whose commands temporal and postgres are run.
+	// Self is the program whose commands temporal, postgres and kube are run.
 	Self string
 	// Slipway is the program slipway.
 	Slipway string
@@ -33,6 +33,9 @@ type Options struct {
 	Example string
 	// The listeners.
 	API, Metrics, Health, Temporal, UI, Postgres ports.Use
+	// Kube is the Kubernetes API server, and with it the lease API; nil for
+	// none.
+	Kube *Kube
 	// Environ is the caller's environment.
 	Environ []string
 	// Reset removes the state of earlier runs first.
@@ -43,6 +46,14 @@ type Options struct {
 	// foreground, which also stays up when the example fails: its services are
 	// fine, and the Web UI shows why.
 	Ready func() error
+}
+
+// Kube says how to run the Kubernetes API server.
+type Kube struct {
+	// APIServer is the program kube-apiserver.
+	APIServer string
+	// Lease is the listener of slipway's lease API; the others are the server's.
+	Lease, API, Etcd, EtcdPeer ports.Use
 }
 
 // deployment is the identifier that the example is submitted as.
@@ -119,6 +130,15 @@ func absolute(o Options) (Options, error) {
 		{&o.Source, "the module source"},
 		{&o.Example, "the example configuration"},
 	}
+	if o.Kube != nil {
+		// The caller's own is not changed.
+		kube := *o.Kube
+		o.Kube = &kube
+		files = append(files, struct {
+			path *string
+			what string
+		}{&kube.APIServer, "the program kube-apiserver (make kube-apiserver makes it)"})
+	}
 	for _, file := range files {
 		// A source may be fetched from elsewhere.
 		if *file.path == "" || strings.HasPrefix(*file.path, "git+") {
@@ -137,9 +157,13 @@ func absolute(o Options) (Options, error) {
 }
 
 func checkPorts(ctx context.Context, o Options, crashed bool) error {
+	wanted := []ports.Use{o.API, o.Metrics, o.Health, o.Temporal, o.UI, o.Postgres}
+	if o.Kube != nil {
+		wanted = append(wanted, o.Kube.Lease, o.Kube.API, o.Kube.Etcd, o.Kube.EtcdPeer)
+	}
 	deadline := time.Now().Add(crashTime)
 	for {
-		err := ports.Check([]ports.Use{o.API, o.Metrics, o.Health, o.Temporal, o.UI, o.Postgres})
+		err := ports.Check(wanted)
 		if err == nil || !crashed || time.Now().After(deadline) {
 			return err
 		}
@@ -211,6 +235,9 @@ func (r *run) run(ctx context.Context) error {
 	if err := r.startTemporal(ctx); err != nil {
 		return err
 	}
+	if err := r.startKube(ctx); err != nil {
+		return err
+	}
 	environ, err := serverEnvironment(r.Options, r.state, databaseURL, tokens.JWKSFile)
 	if err != nil {
 		return err
@@ -265,6 +292,19 @@ func (r *run) startTemporal(ctx context.Context) error {
 		return r.startServer(ctx, "Temporal", "temporal", file,
 			"temporal", "--config", r.TemporalConfig, "--db", r.state.path("temporal/temporal.db"),
 			"--port", fmt.Sprint(r.Temporal.Port), "--ui-port", fmt.Sprint(r.UI.Port), "--ready-file", file)
+	})
+}
+
+func (r *run) startKube(ctx context.Context) error {
+	if r.Kube == nil {
+		return nil
+	}
+	file := r.state.path("kube/ready")
+	return r.step(ctx, "Kubernetes API server on "+ports.Address(r.Kube.API.Port), func(ctx context.Context, _ *waitsFor) error {
+		return r.startServer(ctx, "Kubernetes", "kube", file,
+			"kube", "--data-dir", r.state.path("kube"), "--kube-apiserver-bin", r.Kube.APIServer,
+			"--kube-port", fmt.Sprint(r.Kube.API.Port), "--etcd-port", fmt.Sprint(r.Kube.Etcd.Port),
+			"--etcd-peer-port", fmt.Sprint(r.Kube.EtcdPeer.Port), "--ready-file", file)
 	})
 }
 
@@ -372,7 +412,7 @@ func (r *run) start(spec supervise.Spec) (*supervise.Process, error) {
 }
 
 // stopTime is how long a child has to end by itself. It is longer than the
-// longest of their own limits, that of the command postgres.
+// longest of their own limits, that of the command kube.
 const stopTime = 20 * time.Second
 
 // stopAll stops the children, the last one first. It returns whether all of

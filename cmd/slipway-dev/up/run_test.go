@@ -59,6 +59,10 @@ func fake(args []string) int {
 	case args[0] == "temporal":
 		_ = os.MkdirAll(filepath.Dir(flagValue(args, "--ready-file")), 0o755)
 		return server("temporal", func() error { return os.WriteFile(flagValue(args, "--ready-file"), nil, 0o600) })
+	case args[0] == "kube":
+		_ = os.MkdirAll(flagValue(args, "--data-dir"), 0o755)
+		fmt.Println(strings.Join(args, " "))
+		return server("kube", func() error { return os.WriteFile(flagValue(args, "--ready-file"), nil, 0o600) })
 	case args[0] == "serve":
 		return server("serve", func() error {
 			fmt.Println(strings.Join(os.Environ(), "\n"))
@@ -216,6 +220,7 @@ func TestRunStartsInOrderAndStopsInReverse(t *testing.T) {
 	require.Contains(t, env, "TEMPORAL_UI_URL='http://"+ports.Address(m.UI.Port)+"'\n")
 	require.Contains(t, env, "METRICS_URL='http://"+ports.Address(m.Metrics.Port)+"/metrics'\n")
 	require.Contains(t, env, "DATABASE_URL='postgres://fake'\n")
+	require.NotContains(t, env, "KUBECONFIG")
 	require.Regexp(t, `SLIPWAY_TOKEN='[\w-]+\.[\w-]+\.[\w-]+'`, env)
 
 	// The environment of serve, which it printed.
@@ -233,6 +238,48 @@ func TestRunStartsInOrderAndStopsInReverse(t *testing.T) {
 		"serve stopped", "temporal stopped", "postgres stopped",
 	}, m.happened(t))
 	require.Empty(t, content(t, filepath.Join(m.StateFolder, "dev.lock")))
+}
+
+func TestRunWithKubernetesServesTheLeaseAPI(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, "SLIPWAY_LEASE_URL=of an earlier run", "KUBECONFIG=elsewhere")
+	free, err := ports.Free(4)
+	require.NoError(t, err)
+	m.Kube = &up.Kube{
+		APIServer: m.Self, Lease: ports.Use{For: "lease API", Port: free[0]}, API: ports.Use{For: "Kubernetes", Port: free[1]},
+		Etcd: ports.Use{For: "etcd", Port: free[2]}, EtcdPeer: ports.Use{For: "peers", Port: free[3]},
+	}
+	stop, done := m.start(t)
+	m.printed(t, "Ctrl-C stops everything.")
+
+	folder := filepath.Join(m.StateFolder, "kube")
+	lease := fmt.Sprintf("https://localhost:%d", free[0])
+	env := content(t, filepath.Join(m.StateFolder, "dev.env"))
+	require.Contains(t, env, "SLIPWAY_LEASE_URL='"+lease+"'\n")
+	require.Contains(t, env, "SLIPWAY_LEASE_CA_FILE='"+folder+"/lease-ca.crt'\n")
+	require.Contains(t, env, "SLIPWAY_LEASE_TOKEN_FILE='"+folder+"/token'\n")
+	require.Contains(t, env, "KUBECONFIG='"+folder+"/kubeconfig'\n")
+	require.Contains(t, content(t, m.output), lease+"/deploy/v1/groups/orders/leases\n")
+	require.Contains(t, content(t, filepath.Join(m.StateFolder, "logs", "kube.log")),
+		fmt.Sprintf("--kube-port %d --etcd-port %d --etcd-peer-port %d", free[1], free[2], free[3]))
+
+	serve := strings.Split(content(t, filepath.Join(m.StateFolder, "logs", "slipway.log")), "\n")
+	for _, want := range []string{
+		"BLOODRAVEN_DEPLOY_API_ENABLED=true", "BLOODRAVEN_ESCROW_TLS_ADDR=" + ports.Address(free[0]),
+		"BLOODRAVEN_DEPLOY_API_AUDIENCE=bloodraven-deploy", "SLIPWAY_DEPLOY_TLS_CERT_FILE=" + folder + "/tls.crt",
+		"SLIPWAY_DEPLOY_TLS_KEY_FILE=" + folder + "/tls.key", "SLIPWAY_NAMESPACE=slipway",
+		"KUBECONFIG=" + folder + "/slipway.kubeconfig",
+	} {
+		require.Contains(t, serve, want)
+	}
+	require.NotContains(t, serve, "SLIPWAY_LEASE_URL=of an earlier run")
+	require.NotContains(t, serve, "KUBECONFIG=elsewhere")
+
+	stop()
+	require.NoError(t, <-done)
+	events := m.happened(t)
+	require.Equal(t, []string{"postgres", "temporal", "kube", "migrate"}, events[:4])
+	require.Equal(t, []string{"serve stopped", "kube stopped", "temporal stopped", "postgres stopped"}, events[len(events)-4:])
 }
 
 func TestRunDoesNotSubmitAnExampleThatIsActive(t *testing.T) {
