@@ -143,3 +143,21 @@ func deploying(ctx workflow.Context, tries int32, summary string) workflow.Conte
 		Summary: summary,
 	})
 }
+
+// tending is for the looks of a lease at its record, and for revoking it. It is
+// tried for as long as the API server may be away, since the lease itself ends
+// in time without it; fast at first, since an operator may wait for a
+// revocation.
+func tending(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue:              wire.QueueLease,
+		StartToCloseTimeout:    10 * time.Second,
+		ScheduleToCloseTimeout: 7 * 24 * time.Hour,
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval:    200 * time.Millisecond,
+			BackoffCoefficient: 2,
+			MaximumInterval:    5 * time.Second,
+		},
+		Summary: summary,
+	})
+}

@@ -38,6 +38,7 @@ func options() (local, remote map[string]func(workflow.Context) workflow.Context
 			"buildingSchema":        of(buildingSchema),
 			"deploying":             of(tries(deployTries)),
 			"deploying for destroy": of(tries(destroyTries)),
+			"tending":               of(tending),
 		}
 }
 

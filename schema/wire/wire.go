@@ -61,6 +61,10 @@ const (
 	// ErrorAlreadyRan: a deploy whose deployer was started before never runs
 	// again. What became of it is staged with the build, or will not be.
 	ErrorAlreadyRan = "AlreadyRan"
+	// ErrorNotLeader: another process looks after leases now, or soon will.
+	ErrorNotLeader = "NotLeader"
+	// ErrorBrokenLease: a Lease object is no record; a person has to look.
+	ErrorBrokenLease = "BrokenLease"
 )
 
 // SubmitInput starts a Submit workflow.
