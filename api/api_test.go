@@ -18,6 +18,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"slipway.dev/slipway/api/auth"
+	"slipway.dev/slipway/api/internal/updates"
 	"slipway.dev/slipway/schema"
 	"slipway.dev/slipway/schema/configuration"
 	"slipway.dev/slipway/schema/deployment"
@@ -228,7 +229,7 @@ func TestErrorsOfWorkflows(t *testing.T) {
 		{applicationError("secret-inside", wire.ErrorUnavailable), codeServiceUnavailable, "again"},
 		{applicationError("secret-inside", wire.ErrorSourceFailed), codeServiceUnavailable, "again"},
 		{applicationError("secret-inside", wire.ErrorFenceHeld), codeServiceUnavailable, "again"},
-		{applicationError("secret-inside", acceptedUpdateCompletedWorkflow), codeServiceUnavailable, "again"},
+		{applicationError("secret-inside", updates.ErrorWorkflowEnded), codeServiceUnavailable, "again"},
 		{applicationError("secret-inside", "SomethingNew"), codeInternalError, "request ID"},
 		{errors.New("connection refused at secret-inside"), codeServiceUnavailable, "again"},
 		{context.DeadlineExceeded, codeServiceUnavailable, "again"},

@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.uber.org/zap"
 
+	"slipway.dev/slipway/api/internal/updates"
 	"slipway.dev/slipway/schema/configuration"
 	"slipway.dev/slipway/schema/deployment"
 	"slipway.dev/slipway/schema/wire"
@@ -76,7 +77,7 @@ func codeOf(errorType string) code {
 		return codeIdempotencyConflict
 	case wire.ErrorUnknownDeployment:
 		return codeUnknownDeployment
-	case wire.ErrorUnavailable, wire.ErrorSourceFailed, wire.ErrorFenceHeld, acceptedUpdateCompletedWorkflow:
+	case wire.ErrorUnavailable, wire.ErrorSourceFailed, wire.ErrorFenceHeld, updates.ErrorWorkflowEnded:
 		return codeServiceUnavailable
 	default:
 		return codeInternalError

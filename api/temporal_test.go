@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/mocks"
 	"go.temporal.io/sdk/temporal"
 
+	"slipway.dev/slipway/api/internal/updates"
 	"slipway.dev/slipway/schema/deployment"
 	"slipway.dev/slipway/schema/wire"
 )
@@ -124,7 +125,7 @@ func TestTemporalCancel(t *testing.T) {
 		{nil, nil, false},
 		{serviceerror.NewNotFound("no such workflow"), nil, true},
 		{nil, serviceerror.NewNotFound("no such workflow"), true},
-		{nil, applicationError("ended", acceptedUpdateCompletedWorkflow), true},
+		{nil, applicationError("ended", updates.ErrorWorkflowEnded), true},
 		{away, nil, false},
 	} {
 		m := &mocks.Client{}

@@ -24,9 +24,6 @@ import (
 	"slipway.dev/slipway/schema/wire"
 )
 
-// errSilent ends the program with exit code 1 where everything was said.
-var errSilent = errors.New("")
-
 // setupRetry is how often the set-up commands try to reach what they set up.
 const setupRetry = 2 * time.Second
 

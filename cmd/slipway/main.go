@@ -9,8 +9,12 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"go.uber.org/zap"
 
+	"slipway.dev/slipway/api/coordination"
 	"slipway.dev/slipway/cmd/slipway/deployments"
+	"slipway.dev/slipway/cmd/slipway/leases"
+	"slipway.dev/slipway/cmd/slipway/planned"
 )
 
 func main() {
@@ -20,10 +24,19 @@ func main() {
 	}
 	err := root().ExecuteContext(ctx)
 	stop()
-	if err != nil && !errors.Is(err, errSilent) {
+	if err != nil && err.Error() != "" {
 		fmt.Fprintln(os.Stderr, "slipway:", err)
 	}
-	os.Exit(deployments.ExitCode(err))
+	os.Exit(exitCode(err))
+}
+
+// exitCode is what the program exits with: the commands have codes of their own.
+func exitCode(err error) int {
+	var asked *planned.Error
+	if errors.As(err, &asked) {
+		return asked.Code
+	}
+	return deployments.ExitCode(err)
 }
 
 func root() *cobra.Command {
@@ -39,7 +52,9 @@ Run it:
   slipway config           what it would run with, and where each value is from
 
 Use it:
-  slipway deployments submit example -f example.json --follow`,
+  slipway deployments submit example -f example.json --follow
+  slipway lease revoke     end the lease of a deploy job on a failover group
+  slipway planned request  ask for a planned operation of a failover group`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
@@ -49,6 +64,20 @@ Use it:
 		serveCommand("worker", "Run a worker alone", parts{worker: true}),
 		migrateCommand(), temporalSetupCommand(), configCommand(), versionCommand(), superviseCommand(),
 		deployments.Command(os.Getenv),
+		leases.Command(func() (leases.Revoker, func(), error) {
+			t, _, err := temporalClient(zap.NewNop())
+			if err != nil {
+				return nil, nil, err
+			}
+			return coordination.NewTemporal(t), t.Close, nil
+		}),
+		planned.Command(func() (planned.Requester, func(), error) {
+			t, _, err := temporalClient(zap.NewNop())
+			if err != nil {
+				return nil, nil, err
+			}
+			return coordination.NewPlanner(t), t.Close, nil
+		}),
 	)
 	return c
 }

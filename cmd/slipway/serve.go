@@ -58,7 +58,7 @@ within SLIPWAY_SHUTDOWN_TIMEOUT. Killed at any moment, it loses nothing.`,
 			if p.worker {
 				required = append(required, "SLIPWAY_SOURCE")
 			}
-			if err := errors.Join(err, config.Require(values, required...)); err != nil {
+			if err := errors.Join(err, config.Require(values, required...), requireCoordination(cfg, values)); err != nil {
 				return err
 			}
 			log, err := logger(cfg.LogLevel)
@@ -116,6 +116,9 @@ func serve(ctx context.Context, cfg config.Config, p parts, log *zap.Logger) err
 	if p.api {
 		group.Go(func() error { return runAPI(ctx, group, cfg, db, listener, temporal, registry, log) })
 	}
+	if p.api && cfg.Coordination {
+		group.Go(func() error { return runCoordination(ctx, group, cfg, temporal, registry, log) })
+	}
 	if p.worker {
 		group.Go(func() error { return runWorker(ctx, cfg, db, listener, temporal, registry, log) })
 	}
@@ -134,7 +137,11 @@ func listen(ctx context.Context, group *errgroup.Group, what, address string, se
 	}
 	log.Info("listens", zap.String("for", what), zap.Stringer("address", l.Addr()))
 	group.Go(func() error {
-		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		serve := server.Serve
+		if server.TLSConfig != nil {
+			serve = func(l net.Listener) error { return server.ServeTLS(l, "", "") }
+		}
+		if err := serve(l); !errors.Is(err, http.ErrServerClosed) {
 			return fmt.Errorf("serve %s: %w", what, err)
 		}
 		return nil

@@ -23,8 +23,10 @@ import (
 
 	"slipway.dev/slipway/api/client"
 	"slipway.dev/slipway/cmd/slipway-dev/issuer"
+	"slipway.dev/slipway/cmd/slipway-dev/kube"
 	"slipway.dev/slipway/cmd/slipway-dev/postgres"
 	"slipway.dev/slipway/cmd/slipway-dev/supervise"
+	"slipway.dev/slipway/tests/kubestand"
 )
 
 // The pieces of a stand. Second is another worker with a state folder of its
@@ -36,6 +38,10 @@ const (
 	Worker   = "worker"
 	Second   = "worker2"
 )
+
+// OtherAPI is another replica of the API, as on another machine. Only
+// Start(OtherAPI) starts it.
+const OtherAPI = "api2"
 
 // startLimit is how long a piece may take until it can be used.
 const startLimit = 60 * time.Second
@@ -49,6 +55,9 @@ type Options struct {
 	Env []string
 	// NotReady: do not wait until the service is ready.
 	NotReady bool
+	// Kube is the Kubernetes API server; where there is one, the deployment
+	// coordination API is served.
+	Kube *kubestand.Stand
 }
 
 // Stand is a running slipway.
@@ -113,7 +122,8 @@ func (s *Stand) start() error {
 			return err
 		}
 	}
-	ports, err := freePorts(Postgres, Temporal, "api", "metrics", "health", "workerMetrics", "workerHealth", "worker2Metrics", "worker2Health")
+	ports, err := freePorts(Postgres, Temporal, "api", "metrics", "health", "workerMetrics", "workerHealth", "worker2Metrics", "worker2Health",
+		"apiLease", "api2", "api2Metrics", "api2Health", "api2Lease")
 	if err != nil {
 		return err
 	}
@@ -170,9 +180,14 @@ func (s *Stand) Start(piece string) error {
 	case Temporal:
 		spec.Path = Bin("slipway-dev")
 		spec.Args = []string{"temporal", "--db", filepath.Join(s.Dir, "temporal", "temporal.db"), "--port", strconv.Itoa(s.ports[Temporal]), "--no-ui", "--ready-file", ready}
-	case API:
+	case API, OtherAPI:
 		spec.Path, spec.Args = Bin("slipway"), []string{"api"}
-		usable = func() error { return listens(s.ports["api"]) }
+		usable = func() error {
+			if s.options.Kube != nil {
+				return errors.Join(listens(s.ports[piece]), listens(s.ports[piece+"Lease"]))
+			}
+			return listens(s.ports[piece])
+		}
 	case Worker, Second:
 		spec.Path, spec.Args = Bin("slipway"), []string{"worker"}
 		usable = func() error { return listens(s.ports[piece+"Health"]) }
@@ -277,7 +292,7 @@ func (s *Stand) Restart(piece string) error {
 // Close ends everything and removes the folder.
 func (s *Stand) Close() error {
 	var errs []error
-	for _, piece := range []string{API, Worker, Second, Temporal, Postgres} {
+	for _, piece := range []string{API, OtherAPI, Worker, Second, Temporal, Postgres} {
 		if p, log := s.take(piece); p != nil {
 			p.Stop(10 * time.Second)
 			errs = append(errs, log.Close())
@@ -290,7 +305,7 @@ func (s *Stand) Close() error {
 // Logs is the end of every log, for a test that failed.
 func (s *Stand) Logs() string {
 	var b strings.Builder
-	for _, piece := range []string{Postgres, Temporal, API, Worker, Second} {
+	for _, piece := range []string{Postgres, Temporal, API, OtherAPI, Worker, Second} {
 		text, _ := os.ReadFile(filepath.Join(s.Dir, "logs", piece+".log"))
 		lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
 		fmt.Fprintf(&b, "== %s\n%s\n", piece, bytes.Join(lines[max(0, len(lines)-40):], []byte("\n")))
@@ -304,12 +319,16 @@ func (s *Stand) env(piece string) []string {
 		return env
 	}
 	metrics, health := s.ports["metrics"], s.ports["health"]
-	if piece == Worker || piece == Second {
+	if piece != API {
 		metrics, health = s.ports[piece+"Metrics"], s.ports[piece+"Health"]
+	}
+	api := API
+	if piece == OtherAPI {
+		api = OtherAPI
 	}
 	env = append(env,
 		"SLIPWAY_DATABASE_URL="+s.DatabaseURL,
-		fmt.Sprintf("SLIPWAY_LISTEN=127.0.0.1:%d", s.ports["api"]),
+		fmt.Sprintf("SLIPWAY_LISTEN=127.0.0.1:%d", s.ports[api]),
 		fmt.Sprintf("SLIPWAY_METRICS_LISTEN=127.0.0.1:%d", metrics),
 		fmt.Sprintf("SLIPWAY_HEALTH_LISTEN=127.0.0.1:%d", health),
 		fmt.Sprintf(`SLIPWAY_TRUSTED_ISSUERS=[{"issuer":%q,"audience":%q,"jwksFile":%q}]`,
@@ -321,7 +340,22 @@ func (s *Stand) env(piece string) []string {
 		"DEPLOY_PROFILES="+filepath.Join(s.Dir, "profiles"),
 		"TEMPORAL_ADDRESS="+s.TemporalAddress,
 	)
+	if k := s.options.Kube; k != nil && piece == api {
+		env = append(env,
+			"BLOODRAVEN_DEPLOY_API_ENABLED=true",
+			fmt.Sprintf("BLOODRAVEN_ESCROW_TLS_ADDR=127.0.0.1:%d", s.ports[api+"Lease"]),
+			"SLIPWAY_DEPLOY_TLS_CERT_FILE="+k.Kube.File("tls.crt"),
+			"SLIPWAY_DEPLOY_TLS_KEY_FILE="+k.Kube.File("tls.key"),
+			"SLIPWAY_NAMESPACE="+kube.Namespace,
+			"KUBECONFIG="+k.Kubeconfig,
+		)
+	}
 	return append(env, s.options.Env...)
+}
+
+// LeaseURL is the deployment coordination API of a replica of the API.
+func (s *Stand) LeaseURL(piece string) string {
+	return fmt.Sprintf("https://127.0.0.1:%d/deploy/v1", s.ports[piece+"Lease"])
 }
 
 // Token signs a token. Empty claims get the defaults of slipway-dev and an

@@ -36,6 +36,17 @@ type Config struct {
 	SBOMTimeout     time.Duration
 	ShutdownTimeout time.Duration
 	LogLevel        zapcore.Level
+
+	// Of the deployment coordination API.
+	Coordination         bool
+	CoordinationListen   string
+	CoordinationAudience string
+	CertificateFile      string
+	CertificateKeyFile   string
+	Namespace            string
+	PodName              string
+	FollowTopology       bool
+	PlannedOperations    bool
 }
 
 // Setting is one row of the configuration.
@@ -57,7 +68,10 @@ func (s Setting) Flag() string {
 const prefix = "SLIPWAY_"
 
 // clientVariables are of the client commands, which have flags of their own.
-var clientVariables = []string{"SLIPWAY_URL", "SLIPWAY_TOKEN", "SLIPWAY_TOKEN_FILE"}
+var clientVariables = []string{
+	"SLIPWAY_URL", "SLIPWAY_TOKEN", "SLIPWAY_TOKEN_FILE",
+	"SLIPWAY_LEASE_URL", "SLIPWAY_LEASE_CA_FILE", "SLIPWAY_LEASE_TOKEN_FILE",
+}
 
 // Settings lists all settings in the order in which they are shown.
 func Settings() []Setting {
@@ -110,6 +124,33 @@ func Settings() []Setting {
 		{Env: "SLIPWAY_SHUTDOWN_TIMEOUT", Default: "20s",
 			Help: "how long a process that stops waits for what it has begun",
 			set:  duration(func(c *Config) *time.Duration { return &c.ShutdownTimeout }, 24*time.Hour)},
+		{Env: "BLOODRAVEN_DEPLOY_API_ENABLED", Default: "false",
+			Help: "serve the deployment coordination API, /deploy/v1 (true or false)",
+			set:  boolean(func(c *Config) *bool { return &c.Coordination })},
+		{Env: "BLOODRAVEN_ESCROW_TLS_ADDR", Default: ":8443",
+			Help: "address of the deployment coordination API, which is TLS only",
+			set:  address(func(c *Config) *string { return &c.CoordinationListen })},
+		{Env: "BLOODRAVEN_DEPLOY_API_AUDIENCE", Default: "bloodraven-deploy",
+			Help: "audience of the ServiceAccount tokens that deploy jobs show",
+			set:  text(func(c *Config) *string { return &c.CoordinationAudience })},
+		{Env: "SLIPWAY_DEPLOY_TLS_CERT_FILE",
+			Help: "certificate of the deployment coordination API (PEM); reread when it changes",
+			set:  text(func(c *Config) *string { return &c.CertificateFile })},
+		{Env: "SLIPWAY_DEPLOY_TLS_KEY_FILE",
+			Help: "its private key (PEM)",
+			set:  text(func(c *Config) *string { return &c.CertificateKeyFile })},
+		{Env: "SLIPWAY_NAMESPACE", Default: "slipway",
+			Help: "Kubernetes namespace of slipway itself, for leader election",
+			set:  text(func(c *Config) *string { return &c.Namespace })},
+		{Env: "SLIPWAY_POD_NAME",
+			Help: "pod of this process, which is labelled while it leads; empty outside of Kubernetes",
+			set:  text(func(c *Config) *string { return &c.PodName })},
+		{Env: "SLIPWAY_TOPOLOGY", Default: "raise",
+			Help: "raise: slipway raises the topology generation where the operator does not; follow: it never does",
+			set:  oneOf(func(c *Config, v string) { c.FollowTopology = v == "follow" }, "raise", "follow")},
+		{Env: "SLIPWAY_PLANNED_OPERATIONS", Default: "true",
+			Help: "defer planned operations behind holds (false: the operator does that itself)",
+			set:  boolean(func(c *Config) *bool { return &c.PlannedOperations })},
 		{Env: "SLIPWAY_LOG_LEVEL", Default: "info",
 			Help: "debug, info, warn or error",
 			set: func(c *Config, v string) error {
@@ -206,6 +247,20 @@ func address(field func(*Config) *string) func(*Config, string) error {
 			return errors.New("is not an address of the form host:port or :port")
 		}
 		*field(c) = v
+		return nil
+	}
+}
+
+func boolean(field func(*Config) *bool) func(*Config, string) error {
+	return oneOf(func(c *Config, v string) { *field(c) = v == "true" }, "true", "false")
+}
+
+func oneOf(set func(*Config, string), words ...string) func(*Config, string) error {
+	return func(c *Config, v string) error {
+		if !slices.Contains(words, v) {
+			return fmt.Errorf("is none of %s", strings.Join(words, ", "))
+		}
+		set(c, v)
 		return nil
 	}
 }

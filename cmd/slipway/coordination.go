@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.temporal.io/sdk/client"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapio"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	"slipway.dev/slipway/activities/kube"
+	"slipway.dev/slipway/api/coordination"
+	"slipway.dev/slipway/cmd/slipway/config"
+	"slipway.dev/slipway/schema/lease"
+	"slipway.dev/slipway/schema/wire"
+	"slipway.dev/slipway/worker"
+)
+
+// tellTime bounds telling a workflow that its lease was revoked. It finds out by
+// itself too, only later.
+const tellTime = 10 * time.Second
+
+// requireCoordination says what the deployment coordination API lacks.
+func requireCoordination(cfg config.Config, values []config.Value) error {
+	if !cfg.Coordination {
+		return nil
+	}
+	return config.Require(values, "SLIPWAY_DEPLOY_TLS_CERT_FILE", "SLIPWAY_DEPLOY_TLS_KEY_FILE",
+		"BLOODRAVEN_DEPLOY_API_AUDIENCE", "SLIPWAY_NAMESPACE")
+}
+
+// clusterConfig is how to reach the Kubernetes API server: KUBECONFIG where it
+// is set, else what a pod has.
+func clusterConfig() (*rest.Config, error) {
+	c, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(clientcmd.NewDefaultClientConfigLoadingRules(), nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("find the Kubernetes API server (KUBECONFIG, or a pod with a ServiceAccount): %w", err)
+	}
+	return c, nil
+}
+
+// leaseRuns are the workflows that a steward starts.
+type leaseRuns struct {
+	coordination.Temporal
+	coordination.Planner
+}
+
+func (r leaseRuns) Plan(ctx context.Context, namespace, group string, request wire.PlannedRequest) (wire.PlannedAnswer, error) {
+	return r.Planner.Request(ctx, namespace, group, request)
+}
+
+// runCoordination serves the deployment coordination API, and looks after
+// leases while this process leads.
+func runCoordination(ctx context.Context, group *errgroup.Group, cfg config.Config, temporal client.Client,
+	registry prometheus.Registerer, log *zap.Logger) error {
+	// client-go has a log of its own, in a format of its own.
+	klog.LogToStderr(false)
+	klog.SetOutput(&zapio.Writer{Log: log.Named("client-go"), Level: zap.DebugLevel})
+	access, err := clusterConfig()
+	if err != nil {
+		return err
+	}
+	cluster, err := kube.Connect(access)
+	if err != nil {
+		return err
+	}
+	certificates, err := watchCertificate(cfg.CertificateFile, cfg.CertificateKeyFile, log)
+	if err != nil {
+		return err
+	}
+	metrics, err := kube.NewMetrics(registry)
+	if err != nil {
+		return err
+	}
+	runs := coordination.NewTemporal(temporal)
+	leases := &kube.Leases{
+		Cluster: cluster, Now: now, Metrics: metrics, Log: log, Follow: cfg.FollowTopology,
+		Revoked: func(g lease.Group, r lease.Record) {
+			go func() {
+				ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tellTime)
+				defer cancel()
+				ref := wire.LeaseRef{Namespace: g.Namespace, Group: g.Name, Kind: r.Kind, OperationID: r.OperationID}
+				if err := runs.Revoked(ctx, ref, r.Reason); err != nil {
+					log.Warn("a workflow was not told that its lease was revoked", zap.String("workflowId", wire.LeaseID(ref)), zap.Error(err))
+				}
+			}()
+		},
+	}
+	identity := cfg.PodName
+	if identity == "" {
+		identity, _ = os.Hostname()
+	}
+	election := &kube.Election{
+		Cluster: cluster, Namespace: cfg.Namespace, Identity: identity + "_" + uuid.NewString(), Pod: cfg.PodName, Log: log,
+	}
+	api, err := coordination.NewHandler(coordination.Config{
+		Cluster: cluster, Leases: leases, Workflows: runs, Leading: election.Leading,
+		Audience: cfg.CoordinationAudience, Now: now, Log: coordination.NewLogger(os.Stderr), Registerer: registry,
+	})
+	if err != nil {
+		return err
+	}
+	err = listen(ctx, group, "the deployment coordination API", cfg.CoordinationListen,
+		coordination.Server(api, certificates.config()), cfg.ShutdownTimeout, log)
+	if err != nil {
+		return err
+	}
+	return election.Run(ctx, func(ctx context.Context) error {
+		watch, err := cluster.Watch()
+		if err != nil {
+			return err
+		}
+		gauges := kube.Gauges{Records: watch.Records(), Now: now}
+		if err := registry.Register(gauges); err != nil {
+			return fmt.Errorf("register the gauges of leases: %w", err)
+		}
+		defer registry.Unregister(gauges)
+		steward := &worker.Steward{
+			Watch: watch, Leases: leases, Runs: leaseRuns{runs, coordination.NewPlanner(temporal)}, Plans: cfg.PlannedOperations,
+			Gone: func(group string) { metrics.Forget(group); api.Forget(group) }, Log: log,
+		}
+		term, ctx := errgroup.WithContext(ctx)
+		term.Go(func() error { steward.Run(ctx); return nil })
+		term.Go(func() error {
+			err := worker.RunLeases(ctx, worker.LeaseConfig{
+				Client: temporal, StopTimeout: cfg.ShutdownTimeout, Log: log,
+				Activities: &kube.Activities{Leases: leases, Leading: election.Leading},
+			})
+			if errors.Is(err, context.Canceled) {
+				return nil
+			}
+			return err
+		})
+		return term.Wait()
+	})
+}
+
+// now is the clock of leases, in what objects and clients have of a time.
+func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }

@@ -1,0 +1,96 @@
+package leases
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"slipway.dev/slipway/schema/lease"
+	"slipway.dev/slipway/schema/wire"
+)
+
+// Revoker has the workflow of a lease revoke it; coordination.Temporal is one.
+type Revoker interface {
+	Revoke(ctx context.Context, ref wire.LeaseRef, reason lease.Reason) error
+}
+
+// Connect makes a Revoker, and what closes it.
+type Connect func() (revoker Revoker, closer func(), err error)
+
+// Command is "slipway lease".
+func Command(connect Connect) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "lease",
+		Short: "Leases of deploy jobs on a failover group",
+		Args:  cobra.NoArgs,
+	}
+	c.AddCommand(revokeCommand(connect))
+	return c
+}
+
+func revokeCommand(connect Connect) *cobra.Command {
+	var ref wire.LeaseRef
+	timeout := 15 * time.Second
+	c := &cobra.Command{
+		Use:   "revoke --namespace <namespace> --group <group> --operation-id <id> [--kind <kind>]",
+		Short: "Revoke a lease for ever, whoever holds it",
+		Long: `Revokes a lease. Its holder learns so from its next renewal (operator_revoked) and
+has to stop; the same operation never gets a lease of this kind again. Where the
+workflow of the lease was ended, another one is started for this.
+
+It returns when Temporal has the request; the leader carries it out. To revoke all
+leases of a group, annotate it instead, which needs no Temporal:
+  kubectl annotate mfg <group> bloodraven.shipstream.io/revoke-deployment-leases=<why>
+
+The address and the credentials of Temporal come from its own variables
+(TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, TEMPORAL_TLS_…).`,
+		Example: `  slipway lease revoke --namespace shop --group orders --operation-id 11111111-1111-4111-8111-111111111111`,
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := check(ref); err != nil {
+				return err
+			}
+			revoker, closer, err := connect()
+			if err != nil {
+				return err
+			}
+			defer closer()
+			ctx, cancel := context.WithTimeout(c.Context(), timeout)
+			defer cancel()
+			err = revoker.Revoke(ctx, ref, lease.ReasonOperatorRevoked)
+			if errors.Is(err, context.DeadlineExceeded) {
+				return fmt.Errorf("no answer within %s (--timeout): Temporal is away, and the lease may not be revoked: %w", timeout, err)
+			}
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(c.OutOrStdout(), "The %s lease of operation %q on %s/%s is being revoked by the workflow %s.\n",
+				ref.Kind, ref.OperationID, ref.Namespace, ref.Group, wire.LeaseID(ref))
+			return err
+		},
+	}
+	flags := c.Flags()
+	flags.StringVarP(&ref.Namespace, "namespace", "n", "", "namespace of the group")
+	flags.StringVarP(&ref.Group, "group", "g", "", "name of the MysqlFailoverGroup")
+	flags.StringVar((*string)(&ref.Kind), "kind", string(lease.KindMigration), "migration or failover-hold")
+	flags.StringVar(&ref.OperationID, "operation-id", "", "the operation that holds the lease")
+	flags.DurationVar(&timeout, "timeout", timeout, "how long to wait for Temporal")
+	return c
+}
+
+func check(ref wire.LeaseRef) error {
+	switch _, kind := lease.ParseKind(string(ref.Kind)); {
+	case !lease.ValidNamespace(ref.Namespace):
+		return errors.New("--namespace is not the name of a namespace")
+	case !lease.ValidName(ref.Group):
+		return errors.New("--group is not the name of a group")
+	case !kind:
+		return errors.New("--kind is migration or failover-hold")
+	case !lease.ValidOperation(ref.OperationID):
+		return errors.New("--operation-id is needed: 1 to 128 bytes without control characters")
+	}
+	return nil
+}
