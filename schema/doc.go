@@ -5,6 +5,10 @@
 //     attributes, builders of workflow IDs, message structs, error types.
 //   - schema/deployment: the deployment and its builds as the API shows them.
 //   - schema/configuration: reading, splitting and checking a configuration.
+//   - schema/lease: leases on a failover group: the record, what a state of the
+//     group allows, what a request comes to.
+//   - schema/crds, schema/rbac: the custom resources that slipway reads, and the
+//     rights that it needs in Kubernetes.
 //   - migrations/: the PostgreSQL schema, in order. schema.sql is what they
 //     add up to; a test keeps the two equal.
 //   - openapi.yaml: the deployments API.
