@@ -28,13 +28,16 @@ const (
 type Runs interface {
 	// Adopt starts the workflow of a lease where none runs.
 	Adopt(ctx context.Context, ref wire.LeaseRef) error
+	// Resume starts the workflow of an operation that a group is reserved for,
+	// where none runs.
+	Resume(ctx context.Context, namespace, group string, request wire.PlannedRequest) error
 	// Plan asks for a planned operation of a group.
 	Plan(ctx context.Context, namespace, group string, request wire.PlannedRequest) (wire.PlannedAnswer, error)
 }
 
 // Steward does what nobody asks for: it settles groups whose topology changed,
 // or whose leases somebody revoked, starts the planned failovers that are
-// annotated, and adopts leases without a workflow. Every process could do it,
+// annotated, and adopts leases and reservations without a workflow. Every process could do it,
 // and it does no harm when two do; the leader does.
 type Steward struct {
 	Watch  *kube.Watch
@@ -90,7 +93,13 @@ func (s *Steward) look(ctx context.Context, name kube.GroupName) error {
 	if g, _, err = s.Leases.Settle(ctx, g); err != nil {
 		return err
 	}
-	if !s.Plans || !g.FailoverRequest.Present {
+	if !s.Plans {
+		return nil
+	}
+	if waiting, ok := waits(g); ok {
+		return s.Runs.Resume(ctx, g.Namespace, g.Name, waiting)
+	}
+	if !g.FailoverRequest.Present {
 		return nil
 	}
 	request, err := lease.ParsePlannedFailover(g.FailoverRequest.Value)
@@ -101,6 +110,15 @@ func (s *Steward) look(ctx context.Context, name kube.GroupName) error {
 	}
 	_, err = s.Runs.Plan(ctx, g.Namespace, g.Name, wire.PlannedRequest{Kind: lease.PlannedFailover, Target: request.Site})
 	return err
+}
+
+// waits is the operation that a group is reserved for.
+func waits(g lease.Group) (wire.PlannedRequest, bool) {
+	if g.PlannedFailover.Phase == lease.PhaseDeferred {
+		return wire.PlannedRequest{Kind: lease.PlannedFailover, Target: g.PlannedFailover.Target}, true
+	}
+	reservation, ok := g.Reservation()
+	return wire.PlannedRequest{Kind: reservation.Kind}, ok
 }
 
 // adoptAll adopts every active lease once, and then those that lapsed without

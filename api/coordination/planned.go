@@ -2,6 +2,7 @@ package coordination
 
 import (
 	"context"
+	"fmt"
 
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
@@ -28,13 +29,7 @@ func (p Planner) Request(ctx context.Context, namespace, group string, request w
 	if err := request.Check(); err != nil {
 		return wire.PlannedAnswer{}, err
 	}
-	name := namespace + "/" + group
-	start := updates.Start{
-		Options: updates.Options(wire.PlannedID(namespace, group), wire.QueueLease, "planned operation on "+name,
-			temporal.NewSearchAttributeKeyKeyword(wire.AttributeGroup).ValueSet(name)),
-		Workflow: wire.WorkflowPlanned,
-		Input:    wire.PlannedInput{Namespace: namespace, Group: group},
-	}
+	start := plannedStart(wire.PlannedInput{Namespace: namespace, Group: group})
 	var answer wire.PlannedAnswer
 	var err error
 	for range plannedTries {
@@ -44,4 +39,24 @@ func (p Planner) Request(ctx context.Context, namespace, group string, request w
 		}
 	}
 	return answer, err
+}
+
+// Adopt makes sure that an operation that a group is reserved for has a
+// workflow.
+func (p Planner) Adopt(ctx context.Context, namespace, group string, request wire.PlannedRequest) error {
+	start := plannedStart(wire.PlannedInput{Namespace: namespace, Group: group, Adopt: &request})
+	if _, err := p.client.ExecuteWorkflow(ctx, start.Options, start.Workflow, start.Input); err != nil {
+		return fmt.Errorf("adopt the planned operation: %w", err)
+	}
+	return nil
+}
+
+func plannedStart(in wire.PlannedInput) updates.Start {
+	name := in.Namespace + "/" + in.Group
+	return updates.Start{
+		Options: updates.Options(wire.PlannedID(in.Namespace, in.Group), wire.QueueLease, "planned operation on "+name,
+			temporal.NewSearchAttributeKeyKeyword(wire.AttributeGroup).ValueSet(name)),
+		Workflow: wire.WorkflowPlanned,
+		Input:    in,
+	}
 }

@@ -54,6 +54,14 @@ type leaseRuns struct {
 	coordination.Planner
 }
 
+func (r leaseRuns) Adopt(ctx context.Context, ref wire.LeaseRef) error {
+	return r.Temporal.Adopt(ctx, ref)
+}
+
+func (r leaseRuns) Resume(ctx context.Context, namespace, group string, request wire.PlannedRequest) error {
+	return r.Planner.Adopt(ctx, namespace, group, request)
+}
+
 func (r leaseRuns) Plan(ctx context.Context, namespace, group string, request wire.PlannedRequest) (wire.PlannedAnswer, error) {
 	return r.Planner.Request(ctx, namespace, group, request)
 }
