@@ -53,8 +53,6 @@ type Activities struct {
 	Folder string
 	// Supervisors is where the supervisor of a deployer comes from.
 	Supervisors *Supervisors
-	// Database is the URL that the supervisor opens its Journal with.
-	Database string
 	// Environment is what a deployer finds in its environment besides what the
 	// contract of module sources names; PATH and LANG can be set here too.
 	Environment map[string]string
@@ -109,7 +107,7 @@ func (a *Activities) run(ctx context.Context, ref deployment.Ref, action deploym
 		}
 	}
 	last, err := a.supervise(ctx, started, order{
-		Job: job, Folder: folder, Database: a.Database, Environment: a.Environment, Limits: a.Limits,
+		Job: job, Folder: folder, Environment: a.Environment, Limits: a.Limits,
 	})
 	if err != nil {
 		// It was killed, or never started. Nothing may go on without it.
@@ -190,7 +188,8 @@ func abandoned(ctx context.Context) bool {
 	return !errors.As(cause, &asked) && !errors.Is(cause, context.Canceled)
 }
 
-// supervise runs a supervisor to its end and returns its last report. It calls
+// supervise runs a supervisor and returns its last report, after which nothing
+// of the deployer is left and the supervisor has only itself to end. It calls
 // started when the deployer is about to run.
 func (a *Activities) supervise(ctx context.Context, started func(), o order) (report, error) {
 	text, err := json.Marshal(o)
@@ -201,23 +200,32 @@ func (a *Activities) supervise(ctx context.Context, started func(), o order) (re
 	if err != nil {
 		return report{}, err
 	}
-	defer a.Supervisors.Ready()
 	_, sendErr := p.in.Write(append(text, '\n'))
 	last := a.follow(ctx, started, p.in, p.reports)
-	waitErr := p.wait()
-	if text := p.complaints.String(); text != "" {
-		activity.GetLogger(ctx).Warn("The supervisor complained.", "Output", text)
-	}
-	if last.Event == "" || last.Event == eventStarted {
+	if last.Event == "" {
+		defer a.Supervisors.Ready()
 		return report{}, fmt.Errorf("the supervisor of build %s ended without a report (%w): %s",
-			o.Job.Ref, errors.Join(sendErr, waitErr), p.complaints)
+			o.Job.Ref, errors.Join(sendErr, a.farewell(ctx, p)), p.complaints)
 	}
+	a.Running.Go(func() {
+		_ = a.farewell(ctx, p) // it did its work, however it ends
+		a.Supervisors.Ready()
+	})
 	return last, nil
 }
 
-// follow passes a cancel on, and returns the last report when no more can
-// come.
-func (a *Activities) follow(ctx context.Context, started func(), in io.WriteCloser, reports <-chan report) (last report) {
+// farewell waits for the end of a supervisor.
+func (a *Activities) farewell(ctx context.Context, p *supervisorProcess) error {
+	err := p.wait()
+	if text := p.complaints.String(); text != "" {
+		activity.GetLogger(ctx).Warn("The supervisor complained.", "Output", text)
+	}
+	return err
+}
+
+// follow passes a cancel on, and returns the last report, or none where the
+// supervisor ended without one.
+func (a *Activities) follow(ctx context.Context, started func(), in io.WriteCloser, reports <-chan report) report {
 	done := ctx.Done()
 	for {
 		select {
@@ -232,13 +240,10 @@ func (a *Activities) follow(ctx context.Context, started func(), in io.WriteClos
 				_, _ = io.WriteString(in, wishCancel+"\n")
 			}
 		case r, more := <-reports:
-			if !more {
-				return last
+			if !more || r.Event != eventStarted {
+				return r
 			}
-			last = r
-			if r.Event == eventStarted {
-				started()
-			}
+			started()
 		}
 	}
 }

@@ -23,14 +23,20 @@ import (
 	"slipway.dev/slipway/schema/deployment"
 )
 
-// order is what a supervisor is told, as one JSON document on its standard
-// input. Lines follow, the wishes below, and the end of the input means that
-// the worker is gone.
+// preparation is what a supervisor is told at its start, as one JSON document
+// on its standard input. It connects to the database then, and waits for the
+// order, which may never come.
+type preparation struct {
+	Database string `json:"database"`
+}
+
+// order is what a supervisor is told to do, as the next JSON document. Lines
+// follow, the wishes below, and the end of the input means that the worker is
+// gone.
 type order struct {
 	Job deployment.Job `json:"job"`
 	// Folder is the private working folder. The supervisor removes it.
 	Folder      string            `json:"folder"`
-	Database    string            `json:"database"`
 	Environment map[string]string `json:"environment"`
 	Limits      Limits            `json:"limits"`
 }
@@ -62,8 +68,9 @@ const (
 	eventFailed     event = "failed"      // nothing ran
 )
 
-// Open connects to the database that an order names. close is called when the
-// supervisor is done.
+// Open opens the database of a preparation. A database that is away is no
+// error: it is tried again with each call of the Journal. close is called when
+// the supervisor is done.
 type Open func(ctx context.Context, database string) (journal Journal, close func(), err error)
 
 // Supervise is the whole life of a supervisor process: it reads an order from
@@ -87,6 +94,16 @@ func Supervise(ctx context.Context, in io.Reader, out io.Writer, open Open) erro
 
 	decoder := json.NewDecoder(in)
 	s := &supervisor{wishes: w, out: json.NewEncoder(out)}
+	var prepare preparation
+	if err := decoder.Decode(&prepare); err != nil {
+		return fmt.Errorf("read what to prepare: %w", err)
+	}
+	life, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	journal, closeJournal, openErr := open(life, prepare.Database)
+	if openErr == nil {
+		defer closeJournal()
+	}
 	err = decoder.Decode(&s.order)
 	if errors.Is(err, io.EOF) {
 		return nil // a spare that was never needed
@@ -94,13 +111,16 @@ func Supervise(ctx context.Context, in io.Reader, out io.Writer, open Open) erro
 	if err != nil {
 		return fmt.Errorf("read the order: %w", err)
 	}
+	if openErr != nil {
+		return s.report(report{Event: eventFailed, Message: openErr.Error()})
+	}
 	lock, err := joinFolder(s.order.Folder)
 	if err != nil {
 		return s.report(report{Event: eventFailed, Message: err.Error()})
 	}
 	defer func() { _ = lock.Close() }()
 	go w.read(io.MultiReader(decoder.Buffered(), in))
-	return s.run(context.WithoutCancel(ctx), open)
+	return s.run(life, journal)
 }
 
 // wishes are what the world wants of a supervisor.
@@ -175,15 +195,8 @@ func (s *supervisor) report(r report) error {
 	return nil
 }
 
-func (s *supervisor) run(ctx context.Context, open Open) error {
+func (s *supervisor) run(ctx context.Context, journal Journal) error {
 	defer func() { _ = removeFolder(s.order.Folder) }()
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	journal, closeJournal, err := open(ctx, s.order.Database)
-	if err != nil {
-		return s.report(report{Event: eventFailed, Message: err.Error()})
-	}
-	defer closeJournal()
 	s.fence = newFence(journal, s.order.Job.Ref, s.order.Limits)
 	logged, err := s.acquire()
 	if err != nil {

@@ -121,8 +121,8 @@ func (h *harness) activities() *Activities {
 	a := &Activities{
 		// The race detector sleeps for a second at each end of a process, if
 		// it is not told otherwise.
-		Supervisors: &Supervisors{Command: []string{"/usr/bin/env", "GORACE=atexit_sleep_ms=0", self, "supervise"}},
-		Folder:      h.folder, Database: h.address,
+		Supervisors: &Supervisors{Command: []string{"/usr/bin/env", "GORACE=atexit_sleep_ms=0", self, "supervise"}, Database: h.address},
+		Folder:      h.folder,
 		Environment: map[string]string{"OUT": h.out}, Limits: DefaultLimits(), Roots: h.roots, Server: &pretender{},
 	}
 	h.close = append(h.close, a.Supervisors.Close)

@@ -3,6 +3,7 @@ package deployer
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os/exec"
@@ -11,13 +12,17 @@ import (
 	"syscall"
 )
 
-// Supervisors starts supervisor processes. It keeps one that has started and
-// waits for its order, since the start of a program of slipway's size takes
-// longer than the rest of what slipway does for a small deploy.
+// Supervisors starts supervisor processes. It keeps one that has started, is
+// connected to the database and waits for its order: the start of a program of
+// slipway's size takes as long as the rest of what slipway does for a small
+// deploy.
 type Supervisors struct {
 	// Command starts a process that calls Supervise with its standard input
 	// and output, such as /proc/self/exe supervise.
 	Command []string
+	// Database is the URL that a supervisor opens its Journal with. It goes to
+	// its standard input, and so into no argument and no environment.
+	Database string
 
 	mu     sync.Mutex
 	spare  *supervisorProcess
@@ -104,6 +109,9 @@ func (s *Supervisors) start() (*supervisorProcess, error) {
 		}
 	}()
 	p.in, p.reports = in, reports
+	if err := json.NewEncoder(in).Encode(preparation{Database: s.Database}); err != nil {
+		return nil, fmt.Errorf("start the supervisor: %w: %s", errors.Join(err, p.wait()), p.complaints)
+	}
 	return p, nil
 }
 

@@ -37,6 +37,9 @@ func Open(ctx context.Context, url string, connections int32) (*Store, error) {
 	return &Store{pool: pool}, nil
 }
 
+// Warm makes a first connection, if the database answers.
+func (s *Store) Warm(ctx context.Context) { _ = s.pool.Ping(ctx) }
+
 // Close closes all connections.
 func (s *Store) Close() { s.pool.Close() }
 

@@ -239,13 +239,13 @@ func runWorker(ctx context.Context, cfg config.Config, db *store.Store, listener
 	sources := filepath.Join(cfg.StateDir, "roots", "sources")
 	limits := deployer.DefaultLimits()
 	limits.Grace, limits.SBOM = cfg.DeployerGrace, cfg.SBOMTimeout
-	supervisors := &deployer.Supervisors{Command: []string{"/proc/self/exe", superviseName}}
+	supervisors := &deployer.Supervisors{Command: []string{"/proc/self/exe", superviseName}, Database: cfg.DatabaseURL}
 	defer supervisors.Close()
 	supervisors.Ready()
 	deploys := &deployer.Activities{
 		Jobs: db, Roots: roots{evaluator, filepath.Join(cfg.StateDir, "roots", "deployments")}, Server: temporal,
 		Folder: folders, Supervisors: supervisors,
-		Database: cfg.DatabaseURL, Environment: deployerEnvironment(cfg.DeployerEnv), Limits: limits,
+		Environment: deployerEnvironment(cfg.DeployerEnv), Limits: limits,
 	}
 	sweeper := &worker.Sweeper{Builds: db, Client: temporal, Log: log}
 	keeper := &worker.Keeper{

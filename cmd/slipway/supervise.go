@@ -27,11 +27,13 @@ func superviseCommand() *cobra.Command {
 }
 
 // openJournal opens the database for one supervisor: connections for the fence,
-// the log and the exit, none of which may wait for another.
+// the log and the exit, none of which may wait for another. The first is made at
+// once, since the supervisor may be a spare with time for it.
 func openJournal(ctx context.Context, url string) (deployer.Journal, func(), error) {
 	s, err := store.Open(ctx, url, 3)
 	if err != nil {
 		return nil, nil, err
 	}
+	go s.Warm(ctx)
 	return s, s.Close, nil
 }
