@@ -28,16 +28,19 @@ type LeaseConfig struct {
 // holds leader election does so.
 func RunLeases(ctx context.Context, c LeaseConfig) error {
 	failed := make(chan error, 1)
-	w := worker.New(c.Client, wire.QueueLease, worker.Options{
-		MaxConcurrentActivityExecutionSize:      200,
-		MaxConcurrentLocalActivityExecutionSize: 200,
-		WorkerStopTimeout:                       c.StopTimeout,
-		OnFatalError:                            func(err error) { failed <- err },
-	})
-	w.RegisterWorkflowWithOptions(workflows.Lease, workflow.RegisterOptions{Name: wire.WorkflowLease})
-	w.RegisterWorkflowWithOptions(workflows.PlannedOperation, workflow.RegisterOptions{Name: wire.WorkflowPlanned})
-	w.RegisterActivity(c.Activities)
-	if err := start(ctx, w, c.Log); err != nil {
+	w, err := start(ctx, func() worker.Worker {
+		w := worker.New(c.Client, wire.QueueLease, worker.Options{
+			MaxConcurrentActivityExecutionSize:      200,
+			MaxConcurrentLocalActivityExecutionSize: 200,
+			WorkerStopTimeout:                       c.StopTimeout,
+			OnFatalError:                            func(err error) { failed <- err },
+		})
+		w.RegisterWorkflowWithOptions(workflows.Lease, workflow.RegisterOptions{Name: wire.WorkflowLease})
+		w.RegisterWorkflowWithOptions(workflows.PlannedOperation, workflow.RegisterOptions{Name: wire.WorkflowPlanned})
+		w.RegisterActivity(c.Activities)
+		return w
+	}, c.Log)
+	if err != nil {
 		return err
 	}
 	defer w.Stop()

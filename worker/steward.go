@@ -122,7 +122,9 @@ func waits(g lease.Group) (wire.PlannedRequest, bool) {
 }
 
 // adoptAll adopts every active lease once, and then those that lapsed without
-// anybody writing it down: their workflow was ended by somebody.
+// anybody writing it down: their workflow was ended by somebody, or sleeps for
+// longer because a renewal was for less time than the one before. So it is
+// written down here too.
 func (s *Steward) adoptAll(ctx context.Context) {
 	tick := time.NewTicker(adoptEvery)
 	defer tick.Stop()
@@ -134,6 +136,12 @@ func (s *Steward) adoptAll(ctx context.Context) {
 			}
 			if err := s.Runs.Adopt(ctx, ref); err != nil && ctx.Err() == nil {
 				s.Log.Warn("adopt a lease", zap.String("workflowId", wire.LeaseID(ref)), zap.Error(err))
+			}
+			if !overdue(record) {
+				continue
+			}
+			if _, err := s.Leases.Look(ctx, ref); err != nil && ctx.Err() == nil {
+				s.Log.Warn("look at a lease that lapsed", zap.String("workflowId", wire.LeaseID(ref)), zap.Error(err))
 			}
 		}
 		select {

@@ -64,25 +64,36 @@ func Run(ctx context.Context, c Config) error {
 		WorkerStopTimeout:                       c.StopTimeout,
 		OnFatalError:                            func(err error) { failed <- err },
 	}
-	main := worker.New(c.Client, wire.QueueMain, options)
-	main.RegisterWorkflowWithOptions(workflows.Submit, workflow.RegisterOptions{Name: wire.WorkflowSubmit})
-	main.RegisterWorkflowWithOptions(workflows.Preview, workflow.RegisterOptions{Name: wire.WorkflowPreview})
-	main.RegisterWorkflowWithOptions(workflows.Destroy, workflow.RegisterOptions{Name: wire.WorkflowDestroy})
-	main.RegisterWorkflowWithOptions(workflows.SchemaBuild, workflow.RegisterOptions{Name: wire.WorkflowSchemaBuild})
-	main.RegisterActivity(c.Activities.Store)
-	main.RegisterActivityWithOptions(c.Activities.Nix.CachedNames, activity.RegisterOptions{Name: "CachedNames"})
+	main := func() worker.Worker {
+		w := worker.New(c.Client, wire.QueueMain, options)
+		w.RegisterWorkflowWithOptions(workflows.Submit, workflow.RegisterOptions{Name: wire.WorkflowSubmit})
+		w.RegisterWorkflowWithOptions(workflows.Preview, workflow.RegisterOptions{Name: wire.WorkflowPreview})
+		w.RegisterWorkflowWithOptions(workflows.Destroy, workflow.RegisterOptions{Name: wire.WorkflowDestroy})
+		w.RegisterWorkflowWithOptions(workflows.SchemaBuild, workflow.RegisterOptions{Name: wire.WorkflowSchemaBuild})
+		w.RegisterActivity(c.Activities.Store)
+		w.RegisterActivityWithOptions(c.Activities.Nix.CachedNames, activity.RegisterOptions{Name: "CachedNames"})
+		return w
+	}
+	evaluations := func() worker.Worker {
+		options := options
+		options.DisableWorkflowWorker = true
+		options.MaxConcurrentActivityExecutionSize = c.EvaluationSlots + unslotted
+		w := worker.New(c.Client, wire.QueueNix, options)
+		w.RegisterActivity(c.Activities.Nix)
+		return w
+	}
+	deploys := func() worker.Worker {
+		options := options
+		options.DisableWorkflowWorker = true
+		options.MaxConcurrentActivityExecutionSize = c.DeploySlots
+		w := worker.New(c.Client, wire.QueueDeploy, options)
+		w.RegisterActivity(c.Activities.Deployer)
+		return w
+	}
 
-	options.DisableWorkflowWorker = true
-	options.MaxConcurrentActivityExecutionSize = c.EvaluationSlots + unslotted
-	evaluations := worker.New(c.Client, wire.QueueNix, options)
-	evaluations.RegisterActivity(c.Activities.Nix)
-
-	options.MaxConcurrentActivityExecutionSize = c.DeploySlots
-	deploys := worker.New(c.Client, wire.QueueDeploy, options)
-	deploys.RegisterActivity(c.Activities.Deployer)
-
-	for _, w := range []worker.Worker{deploys, evaluations, main} {
-		if err := start(ctx, w, c.Log); err != nil {
+	for _, build := range []func() worker.Worker{deploys, evaluations, main} {
+		w, err := start(ctx, build, c.Log)
+		if err != nil {
 			return err
 		}
 		defer w.Stop()
@@ -96,16 +107,20 @@ func Run(ctx context.Context, c Config) error {
 	}
 }
 
-func start(ctx context.Context, w worker.Worker, log *zap.Logger) error {
+// start starts a worker, and waits for a Temporal that is away. A worker that
+// could not be started once can never be (sync.OnceValue in the SDK), so build
+// makes one for each try.
+func start(ctx context.Context, build func() worker.Worker, log *zap.Logger) (worker.Worker, error) {
 	for {
+		w := build()
 		err := w.Start()
 		if err == nil {
-			return nil
+			return w, nil
 		}
 		log.Warn("worker waits for Temporal", zap.Error(err))
 		select {
 		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err)
+			return nil, errors.Join(ctx.Err(), err)
 		case <-time.After(startRetry):
 		}
 	}

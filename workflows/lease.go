@@ -57,7 +57,7 @@ func (l *leaseLife) setup(ctx workflow.Context) error {
 
 // run looks after the lease until it has ended, whoever ended it.
 func (l *leaseLife) run(ctx workflow.Context) (wire.LeaseResult, error) {
-	asked, err := workflow.AwaitWithTimeout(ctx, firstUpdate, func() bool { return l.wake })
+	asked, err := awaitWithin(ctx, workflow.AwaitOptions{Timeout: firstUpdate}, func() bool { return l.wake })
 	if err != nil {
 		return wire.LeaseResult{}, err
 	}
@@ -80,7 +80,7 @@ func (l *leaseLife) run(ctx workflow.Context) (wire.LeaseResult, error) {
 			return wire.LeaseResult{}, workflow.NewContinueAsNewError(ctx, wire.WorkflowLease, wire.LeaseInput{LeaseRef: l.ref, Adopt: true})
 		}
 		l.details(ctx, "is held until "+state.ExpiresAt.Format(time.RFC3339)+" if nobody renews it")
-		_, err = workflow.AwaitWithOptions(ctx, workflow.AwaitOptions{
+		_, err = awaitWithin(ctx, workflow.AwaitOptions{
 			Timeout:      state.Lapses + time.Millisecond, // at its expiry it still holds
 			TimerOptions: workflow.TimerOptions{Summary: "the lease lapses, if nobody renews it"},
 		}, func() bool { return l.wake })
@@ -88,6 +88,14 @@ func (l *leaseLife) run(ctx workflow.Context) (wire.LeaseResult, error) {
 			return wire.LeaseResult{}, err
 		}
 	}
+}
+
+// awaitWithin ends its timer with the wait: one that is left behind wakes the
+// workflow for nothing.
+func awaitWithin(ctx workflow.Context, o workflow.AwaitOptions, done func() bool) (bool, error) {
+	ctx, cancel := workflow.WithCancel(ctx)
+	defer cancel()
+	return workflow.AwaitWithOptions(ctx, o, done)
 }
 
 // look finds out how the lease is, after it has revoked it where that is asked.

@@ -80,6 +80,8 @@ func registered() map[string]any {
 		wire.WorkflowDestroy:     workflows.Destroy,
 		wire.WorkflowPreview:     workflows.Preview,
 		wire.WorkflowSchemaBuild: workflows.SchemaBuild,
+		wire.WorkflowLease:       workflows.Lease,
+		wire.WorkflowPlanned:     workflows.PlannedOperation,
 	}
 }
 

@@ -43,6 +43,9 @@ type Election struct {
 	Log *zap.Logger
 
 	elector atomic.Pointer[leaderelection.LeaderElector]
+	// wants is what the label of the pod should say.
+	wants   atomic.Bool
+	changed chan struct{}
 }
 
 // Leading reports whether this process leads now. One that was paused for
@@ -56,8 +59,16 @@ func (e *Election) Leading() bool {
 // each term; its context ends with the term, and the next one begins only when
 // it has returned. Its error ends the run.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context) error) error {
+	e.changed = make(chan struct{}, 1)
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
+	labels := make(chan struct{})
+	labelling, stop := context.WithCancel(context.WithoutCancel(ctx))
+	go func() {
+		defer close(labels)
+		e.keepLabel(labelling)
+	}()
+	defer func() { stop(); <-labels }()
 	for ctx.Err() == nil {
 		var t terms
 		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
@@ -121,26 +132,72 @@ func (t *terms) end() {
 	t.running.Wait()
 }
 
-// term is one term of leading.
+// term is one term of leading. The label goes with the term's context: what has
+// been begun may take longer to end.
 func (e *Election) term(ctx context.Context, lead func(ctx context.Context) error) error {
 	e.Log.Info("leads: looks after leases", zap.String("identity", e.Identity))
-	e.label(ctx, `"true"`)
+	e.want(true)
+	lost := context.AfterFunc(ctx, func() { e.want(false) })
+	defer func() {
+		if lost() {
+			e.want(false)
+		}
+	}()
 	err := lead(ctx)
-	e.label(context.WithoutCancel(ctx), "null")
 	e.Log.Info("does not lead any more", zap.String("identity", e.Identity))
 	return err
 }
 
-// label sets the label of this process's pod, by which the Service of the API
-// finds the leader, to a JSON value. null removes it.
-func (e *Election) label(ctx context.Context, value string) {
+func (e *Election) want(label bool) {
+	e.wants.Store(label)
+	select {
+	case e.changed <- struct{}{}:
+	default: // it looks soon anyway
+	}
+}
+
+// keepLabel keeps the label of the pod as it should be until ctx ends. At the
+// start it may have that of a process that was killed in the same pod, and what
+// ends a term is often an API server that is away: then it is tried again.
+func (e *Election) keepLabel(ctx context.Context) {
 	if e.Pod == "" {
 		return
 	}
+	retry := time.NewTicker(electionRetry)
+	defer retry.Stop()
+	known, is := false, false
+	var failed error
+	for {
+		if want := e.wants.Load(); !known || is != want {
+			err := e.label(context.WithoutCancel(ctx), want)
+			known, is = err == nil, want
+			if err != nil && failed == nil { // not each time
+				e.Log.Warn("cannot label the pod, so the Service may not find the leader", zap.String("pod", e.Pod), zap.Error(err))
+			}
+			failed = err
+		}
+		select {
+		case <-ctx.Done():
+			if is || !known {
+				_ = e.label(context.WithoutCancel(ctx), false) // nobody is left to try again
+			}
+			return
+		case <-e.changed:
+		case <-retry.C:
+		}
+	}
+}
+
+// label sets or removes the label of this process's pod, by which the Service of
+// the API finds the leader.
+func (e *Election) label(ctx context.Context, leads bool) error {
 	ctx, cancel := context.WithTimeout(ctx, labelTime)
 	defer cancel()
-	patch := []byte(`{"metadata":{"labels":{"slipway/leader":` + value + `}}}`)
-	if _, err := e.Cluster.core.Pods(e.Namespace).Patch(ctx, e.Pod, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		e.Log.Warn("cannot label the pod, so the Service may not find the leader", zap.String("pod", e.Pod), zap.Error(err))
+	value := "null"
+	if leads {
+		value = `"true"`
 	}
+	patch := []byte(`{"metadata":{"labels":{"slipway/leader":` + value + `}}}`)
+	_, err := e.Cluster.core.Pods(e.Namespace).Patch(ctx, e.Pod, types.MergePatchType, patch, metav1.PatchOptions{})
+	return err
 }

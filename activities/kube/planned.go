@@ -46,6 +46,9 @@ func (l *Leases) ReservePlanned(ctx context.Context, in OperationInput) (wire.Pl
 		if standing(g, in.PlannedRequest) {
 			return l.LookAtPlanned(ctx, in)
 		}
+		if handedOver(g, in.PlannedRequest) { // who asked is told once more
+			return found(g, in.PlannedRequest), nil
+		}
 		if reason := inTheWay(g, in.PlannedRequest); reason != "" {
 			state := refused(reason, against(in.PlannedRequest, reason))
 			// A request by annotation is answered there. While another operation
@@ -341,6 +344,12 @@ func standing(g lease.Group, r wire.PlannedRequest) bool {
 	}
 	reservation, _ := g.Reservation()
 	return reservation.Kind == r.Kind
+}
+
+// handedOver reports whether a planned failover is under way that is the one of
+// a request. Of the other kinds nobody can tell: they may be the operator's own.
+func handedOver(g lease.Group, r wire.PlannedRequest) bool {
+	return r.Kind == lease.PlannedFailover && g.InFlight(r.Kind) && phaseOf(g, r) == lease.PhasePending
 }
 
 // inTheWay is the reason against an operation, which may be reserved, or "".

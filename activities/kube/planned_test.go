@@ -218,7 +218,7 @@ func TestRefusedReservations(t *testing.T) {
 		"the active site":      {wire.PlannedRequest{Kind: lease.PlannedFailover, Target: "iad"}, marked(lease.AnnotationPlannedFailover, "pdx"), "TargetNotReadOnly", false},
 		"an unstable group":    {failover, unready, "ReplicationNotRunning", false},
 		"another failover":     {failover, failoverIn("Deferred", "iad"), "ConcurrentOperation", false},
-		"the same, promoting":  {failover, failoverIn("Promoting", "pdx"), "ConcurrentOperation", false},
+		"another, promoting":   {failover, failoverIn("Promoting", "iad"), "ConcurrentOperation", false},
 		"an update":            {failover, status("updatePhase", "Rolling"), "ConcurrentOperation", false},
 		"a reserved update":    {restore, marked(lease.AnnotationPlannedOperation, "OrderedUpdate/Deferred"), "ConcurrentOperation", false},
 		"an update under way":  {update, status("updatePhase", "Rolling"), "ConcurrentOperation", false},
@@ -243,6 +243,11 @@ func TestRefusedReservations(t *testing.T) {
 				[]string{g.PlannedFailover.Phase, g.PlannedFailover.Reason, g.PlannedFailover.Target})
 		})
 	}
+	t.Run("the same, promoting", func(t *testing.T) {
+		s := newScene(t, failoverIn("Promoting", "pdx"))
+		require.Equal(t, "Pending", s.reserves(t, failover).Phase, "who asks again is told that it was handed over")
+		require.Equal(t, "Promoting", s.group(t).PlannedFailover.Phase)
+	})
 	t.Run("no group", func(t *testing.T) {
 		s := newScene(t)
 		in := s.operation(failover)

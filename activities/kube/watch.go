@@ -117,12 +117,24 @@ func (w *Watch) Known(name string) bool {
 	return false
 }
 
+// owned reports whether a Lease belongs to a group that is still there. Those
+// of a group that is gone wait for the garbage collector.
+func (w *Watch) owned(l *coordinationv1.Lease) bool {
+	if len(l.OwnerReferences) != 1 {
+		return false
+	}
+	owner := l.OwnerReferences[0]
+	object, found, err := w.groups.GetStore().GetByKey(l.Namespace + "/" + owner.Name)
+	group, ok := object.(*unstructured.Unstructured)
+	return err == nil && found && ok && owner.Kind == groupKind && group.GetUID() == owner.UID
+}
+
 // Records are the records of all groups, as far as they can be read.
 func (w *Watch) Records() iter.Seq2[wire.LeaseRef, lease.Record] {
 	return func(yield func(wire.LeaseRef, lease.Record) bool) {
 		for _, object := range w.leases.GetStore().List() {
 			found, ok := object.(*coordinationv1.Lease)
-			if !ok || len(found.OwnerReferences) != 1 || found.OwnerReferences[0].Kind != groupKind {
+			if !ok || !w.owned(found) {
 				continue
 			}
 			record, err := lease.ParseRecord(found.Annotations[lease.AnnotationRecord])

@@ -27,23 +27,30 @@ type kind struct {
 	name     string // of the file, without .json
 	workflow string
 	status   string // in the language of visibility queries
-	outcome  string // of the wire.BuildResult; empty: any result
+	outcome  string // of the result; empty: any result
 	step     string // an activity that it had on the way; empty: any way
+	adopted  bool   // the run carries on what another one began
 }
 
 func kinds() []kind {
 	return []kind{
-		{"submit-succeeded", wire.WorkflowSubmit, "Completed", "succeeded", "Deploy"},
-		{"submit-failed", wire.WorkflowSubmit, "Failed", "", "Deploy"},
-		{"submit-cancelled", wire.WorkflowSubmit, "Completed", "cancelled", "Deploy"},
-		{"submit-cancelled-by-operator", wire.WorkflowSubmit, "Canceled", "", "Deploy"},
-		{"submit-superseded", wire.WorkflowSubmit, "Completed", "superseded", ""},
-		{"submit-refused", wire.WorkflowSubmit, "Completed", "refused", ""},
-		{"destroy-succeeded", wire.WorkflowDestroy, "Completed", "succeeded", "Destroy"},
-		{"destroy-idle", wire.WorkflowDestroy, "Completed", "idle", ""},
-		{"destroy-joined", wire.WorkflowDestroy, "Completed", "joined", ""},
-		{"preview", wire.WorkflowPreview, "Completed", "", ""},
-		{"schemabuild", wire.WorkflowSchemaBuild, "Completed", "", ""},
+		{"submit-succeeded", wire.WorkflowSubmit, "Completed", "succeeded", "Deploy", false},
+		{"submit-failed", wire.WorkflowSubmit, "Failed", "", "Deploy", false},
+		{"submit-cancelled", wire.WorkflowSubmit, "Completed", "cancelled", "Deploy", false},
+		{"submit-cancelled-by-operator", wire.WorkflowSubmit, "Canceled", "", "Deploy", false},
+		{"submit-superseded", wire.WorkflowSubmit, "Completed", "superseded", "", false},
+		{"submit-refused", wire.WorkflowSubmit, "Completed", "refused", "", false},
+		{"destroy-succeeded", wire.WorkflowDestroy, "Completed", "succeeded", "Destroy", false},
+		{"destroy-idle", wire.WorkflowDestroy, "Completed", "idle", "", false},
+		{"destroy-joined", wire.WorkflowDestroy, "Completed", "joined", "", false},
+		{"preview", wire.WorkflowPreview, "Completed", "", "", false},
+		{"schemabuild", wire.WorkflowSchemaBuild, "Completed", "", "", false},
+		{"lease-released", wire.WorkflowLease, "Completed", "released", "LookAtLease", false},
+		{"lease-expired", wire.WorkflowLease, "Completed", "expired", "LookAtLease", false},
+		{"lease-revoked", wire.WorkflowLease, "Completed", "revoked", "RevokeLease", false},
+		{"lease-adopted", wire.WorkflowLease, "Completed", "revoked", "RevokeLease", true},
+		{"planned-admitted", wire.WorkflowPlanned, "Completed", "admitted", "LookAtPlanned", false},
+		{"planned-reported", wire.WorkflowPlanned, "Completed", "admitted", "ClearPlanned", false},
 	}
 }
 
@@ -109,6 +116,15 @@ func read(ctx context.Context, temporal client.Client, run *common.WorkflowExecu
 
 // is reports whether a history of the type and status of a kind is one of it.
 func (k kind) is(h *history.History) bool {
+	started := h.GetEvents()[0].GetWorkflowExecutionStartedEventAttributes()
+	var input struct {
+		Adopt bool `json:"adopt"`
+	}
+	// Inputs of another shape adopt nothing.
+	_ = converter.GetDefaultDataConverter().FromPayloads(started.GetInput(), &input)
+	if input.Adopt != k.adopted {
+		return false
+	}
 	step := k.step == ""
 	for _, event := range h.GetEvents() {
 		step = step || event.GetActivityTaskScheduledEventAttributes().GetActivityType().GetName() == k.step
@@ -116,7 +132,9 @@ func (k kind) is(h *history.History) bool {
 	if k.outcome == "" {
 		return step
 	}
-	var result wire.BuildResult
+	var result struct { // of any workflow
+		Outcome string `json:"outcome"`
+	}
 	end := h.GetEvents()[len(h.GetEvents())-1].GetWorkflowExecutionCompletedEventAttributes()
 	err := converter.GetDefaultDataConverter().FromPayloads(end.GetResult(), &result)
 	return step && err == nil && result.Outcome == k.outcome

@@ -52,6 +52,13 @@ func TestKinds(t *testing.T) {
 			WorkflowExecutionCompletedEventAttributes: &history.WorkflowExecutionCompletedEventAttributes{Result: result},
 		}}
 	}
+	started := func(adopt bool) *history.HistoryEvent {
+		input, err := converter.GetDefaultDataConverter().ToPayloads(wire.LeaseInput{Adopt: adopt})
+		require.NoError(t, err)
+		return &history.HistoryEvent{Attributes: &history.HistoryEvent_WorkflowExecutionStartedEventAttributes{
+			WorkflowExecutionStartedEventAttributes: &history.WorkflowExecutionStartedEventAttributes{Input: input},
+		}}
+	}
 	failed := &history.HistoryEvent{EventType: enums.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED}
 	for _, test := range []struct {
 		kind   kind
@@ -65,6 +72,10 @@ func TestKinds(t *testing.T) {
 		{kind{outcome: "refused"}, []*history.HistoryEvent{failed}, false},
 		{kind{step: "Deploy"}, []*history.HistoryEvent{scheduled, failed}, true},
 		{kind{}, []*history.HistoryEvent{completed("")}, true},
+		{kind{outcome: "revoked"}, []*history.HistoryEvent{started(false), completed("revoked")}, true},
+		{kind{outcome: "revoked"}, []*history.HistoryEvent{started(true), completed("revoked")}, false},
+		{kind{outcome: "revoked", adopted: true}, []*history.HistoryEvent{started(true), completed("revoked")}, true},
+		{kind{outcome: "revoked", adopted: true}, []*history.HistoryEvent{started(false), completed("revoked")}, false},
 	} {
 		require.Equal(t, test.want, test.kind.is(&history.History{Events: test.events}), "%+v", test)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"slipway.dev/slipway/api/client"
 	"slipway.dev/slipway/schema/deployment"
+	"slipway.dev/slipway/tests/kubestand"
 	"slipway.dev/slipway/tests/stand"
 )
 
@@ -142,7 +143,12 @@ func (p player) await(ctx context.Context, id string, number int64, status deplo
 func record(ctx context.Context, save func(address string) error) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
-	s, err := stand.New(stand.Options{Env: []string{"SLIPWAY_DEPLOYER_GRACE=1s"}})
+	kubernetes, err := kubestand.New()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, kubernetes.Close()) }()
+	s, err := stand.New(stand.Options{Kube: kubernetes, Env: []string{"SLIPWAY_DEPLOYER_GRACE=1s"}})
 	if err != nil {
 		return err
 	}
@@ -157,6 +163,9 @@ func record(ctx context.Context, save func(address string) error) (err error) {
 	}
 	defer temporal.Close()
 	if err := (player{s, api, temporal}).play(ctx); err != nil {
+		return fmt.Errorf("%w\n%s", err, s.Logs())
+	}
+	if err := playLeases(ctx, s, kubernetes, temporal); err != nil {
 		return fmt.Errorf("%w\n%s", err, s.Logs())
 	}
 	// Which workflows have ended is known to queries a moment later.

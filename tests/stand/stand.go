@@ -58,6 +58,8 @@ type Options struct {
 	// Kube is the Kubernetes API server; where there is one, the deployment
 	// coordination API is served.
 	Kube *kubestand.Stand
+	// Pods are the pods that replicas of the API believe to be, by piece.
+	Pods map[string]string
 }
 
 // Stand is a running slipway.
@@ -348,6 +350,7 @@ func (s *Stand) env(piece string) []string {
 			"SLIPWAY_DEPLOY_TLS_KEY_FILE="+k.Kube.File("tls.key"),
 			"SLIPWAY_NAMESPACE="+kube.Namespace,
 			"KUBECONFIG="+k.Kubeconfig,
+			"SLIPWAY_POD_NAME="+s.options.Pods[piece],
 		)
 	}
 	return append(env, s.options.Env...)
