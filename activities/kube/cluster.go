@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -40,11 +41,12 @@ const page = 500
 
 // Cluster is the Kubernetes API server, as far as slipway uses it.
 type Cluster struct {
-	config  *rest.Config
-	custom  rest.Interface
-	leases  coordinationclient.LeasesGetter
-	core    coreclient.CoreV1Interface
-	reviews authenticationclient.TokenReviewInterface
+	config    *rest.Config
+	custom    rest.Interface
+	databases *shared[[]lease.Database]
+	leases    coordinationclient.LeasesGetter
+	core      coreclient.CoreV1Interface
+	reviews   authenticationclient.TokenReviewInterface
 }
 
 // Connect makes the clients. It does not ask the server anything. Requests are
@@ -59,9 +61,14 @@ func Connect(config *rest.Config) (*Cluster, error) {
 		return nil, fmt.Errorf("client of the Kubernetes API server: %w", err)
 	}
 	c := &Cluster{config: config}
+	c.databases = &shared[[]lease.Database]{read: c.listDatabases}
 	if c.custom, err = customClient(config, httpClient); err != nil {
 		return nil, fmt.Errorf("client of %s: %w", groupVersion, err)
 	}
+	// The server's own types need no JSON.
+	config = rest.CopyConfig(config)
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	coordination, err := coordinationclient.NewForConfigAndClient(config, httpClient)
 	if err != nil {
 		return nil, fmt.Errorf("client of leases: %w", err)
@@ -86,9 +93,15 @@ func customClient(config *rest.Config, httpClient *http.Client) (rest.Interface,
 	return rest.RESTClientForConfigAndClient(config, httpClient)
 }
 
-// Databases lists the MysqlDatabases of all namespaces, from the server and
-// not from a cache. Who may call is decided by them.
+// Databases lists the MysqlDatabases of all namespaces, as they are on the
+// server after the call began. Who may call is decided by them. Calls that come
+// at the same time share a list, which is not to be changed: it is the most
+// costly read of a renewal, and has the same answer for all.
 func (c *Cluster) Databases(ctx context.Context) ([]lease.Database, error) {
+	return c.databases.get(ctx)
+}
+
+func (c *Cluster) listDatabases(ctx context.Context) ([]lease.Database, error) {
 	var all []lease.Database
 	for next := ""; ; {
 		raw, err := c.custom.Get().Resource(databases).Param("limit", fmt.Sprint(page)).Param("continue", next).DoRaw(ctx)
