@@ -1,8 +1,8 @@
 // Command slipway-dev runs everything that slipway needs on one machine: a
-// private PostgreSQL, Temporal with its Web UI, a Kubernetes API server when asked
-// to, and slipway itself with the example module source. It is for development and for end-to-end tests; the
-// program that production runs is cmd/slipway, which does not link the Temporal
-// server.
+// private PostgreSQL, Temporal with its Web UI, a Kubernetes API server and a
+// secrets server when asked to, and slipway itself with the example module
+// source. It is for development and for end-to-end tests; the program that
+// production runs is cmd/slipway, which does not link the Temporal server.
 //
 // This package is the command line and the only place that reads the
 // environment. The work is done by the packages below it:
@@ -12,11 +12,12 @@
 //	temporalserver  the Temporal server and the Web UI (the only package here
 //	                that links them)
 //	kube            a Kubernetes API server and its etcd
+//	bao             a secrets server: OpenBao, or what it forked from
 //	issuer          key pair, JWKS file and tokens
 //	supervise       children that are never left behind
 //	ports           which ports are free
 //
-// The commands temporal, postgres and kube each run one server in the foreground; up
-// runs them as children of itself. A test that restarts or kills one of them
+// The commands temporal, postgres, kube and bao each run one server in the
+// foreground; up runs them as children of itself. A test that restarts or kills one of them
 // does the same.
 package main

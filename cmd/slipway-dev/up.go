@@ -20,7 +20,7 @@ func upCommand(env lookup) *cobra.Command {
 	var (
 		options           up.Options
 		detach, noExample bool
-		withKube          bool
+		withKube, withBao bool
 		readyPipe         bool
 	)
 	command := &cobra.Command{
@@ -43,6 +43,9 @@ Variables that begin with SLIPWAY_ reach slipway:
 With --kube (make dev KUBE=1) there is a Kubernetes API server too, and slipway
 serves its lease API (/deploy/v1) with it.
 
+With --bao (make dev BAO=1) there is a secrets server too, OpenBao where it is
+installed, and slipway keeps operator secrets in it.
+
 Every port can be set, by its flag or its variable. Nothing is started when one
 of them is taken. The programs' logs are in the folder logs of the state folder.`,
 		Args: cobra.NoArgs,
@@ -63,6 +66,9 @@ of them is taken. The programs' logs are in the folder logs of the state folder.
 	lease := newPortFlag(flags, "lease API (with --kube)", "lease-port", "DEV_LEASE_PORT", 8443)
 	kubernetes := newKubePorts(flags)
 	apiServer := apiServerFlag(flags)
+	flags.BoolVar(&withBao, "bao", false, "run a secrets server (OpenBao) for operator secrets too")
+	baoPort := newBaoPort(flags)
+	baoBin := baoProgramFlag(flags)
 	flags.BoolVar(&options.Reset, "reset", false, "remove the state of earlier runs first")
 	flags.BoolVar(&detach, "detach", false, "run in the background; return when everything is ready")
 	flags.BoolVar(&noExample, "no-example", false, "do not submit the example deployment")
@@ -94,6 +100,16 @@ of them is taken. The programs' logs are in the folder logs of the state folder.
 			}
 			options.Kube = &up.Kube{Lease: uses[0], API: uses[1], Etcd: uses[2], EtcdPeer: uses[3]}
 			if options.Kube.APIServer, err = beside(*apiServer, "kube-apiserver"); err != nil {
+				return err
+			}
+		}
+		if withBao {
+			uses, err := resolve(command.Flags(), env, baoPort)
+			if err != nil {
+				return err
+			}
+			options.Bao = &up.Bao{Listen: uses[0]}
+			if options.Bao.Program, err = baoProgram(*baoBin, env); err != nil {
 				return err
 			}
 		}

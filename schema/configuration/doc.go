@@ -5,7 +5,9 @@
 //
 //	Decode      JSON of bounded size and depth without duplicate keys
 //	Split       the values of operator secrets leave the configuration
+//	Secrets     what the submit says about each secret, without the values
 //	Validate    the rest against the schema of the module source
+//	Decide      what is written, copied and set, from what OpenBao has
 //
 // A configuration is opaque beyond its schema: where a value sits in it is
 // the business of the module source.

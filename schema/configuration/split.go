@@ -12,6 +12,9 @@ import (
 // what a client says there is ignored.
 const secretsSet = "secretsSet"
 
+// applicationsKey is the member, at any depth, that holds applications by name.
+const applicationsKey = "applications"
+
 // Secret is the value of an operator secret that a client gave: a property
 // that the schema marks writeOnly with the format password (seed B, "Secrets
 // of the operator"). Value is secret: it goes to OpenBao and nowhere else.
@@ -25,6 +28,17 @@ type Secret struct {
 	Field string
 	// Value is what the client gave, neither null nor empty.
 	Value any
+}
+
+// applicationPath is the JSON Pointer of the secret's application, if it has
+// one.
+func (s Secret) applicationPath() (string, bool) {
+	tokens := strings.Split(s.Path, "/")
+	i := slices.Index(tokens, applicationsKey)
+	if s.Application == "" || i < 0 || i+2 > len(tokens) {
+		return "", false
+	}
+	return strings.Join(tokens[:i+2], "/"), true
 }
 
 // Split takes the secrets out of a configuration that Decode read: it returns
@@ -75,15 +89,20 @@ func (w *splitter) walk(value any, schemas []any, path []string) any {
 }
 
 func secretAt(path []string, value any) Secret {
-	s := Secret{Value: value, Field: path[len(path)-1]}
-	for _, token := range path {
-		s.Path = Pointer(s.Path, token)
-	}
-	if i := slices.Index(path, "applications"); i >= 0 && i+2 < len(path) {
+	s := Secret{Value: value, Field: path[len(path)-1], Path: pointerOf(path)}
+	if i := slices.Index(path, applicationsKey); i >= 0 && i+2 < len(path) {
 		s.Application = path[i+1]
 		s.Field = strings.Join(path[i+2:], ".")
 	}
 	return s
+}
+
+func pointerOf(path []string) string {
+	pointer := ""
+	for _, token := range path {
+		pointer = Pointer(pointer, token)
+	}
+	return pointer
 }
 
 func isSecret(node map[string]any) bool {
@@ -139,14 +158,13 @@ func resolve(root any, ref string) any {
 		return anchor(root, pointer)
 	}
 	at := root
-	unescape := strings.NewReplacer("~1", "/", "~0", "~")
 	for token := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
 		if token == "" && pointer == "" {
 			return root
 		}
 		switch node := at.(type) {
 		case map[string]any:
-			at = node[unescape.Replace(token)]
+			at = node[unescape(token)]
 		case []any:
 			i, err := strconv.Atoi(token)
 			if err != nil || i < 0 || i >= len(node) {
@@ -159,6 +177,9 @@ func resolve(root any, ref string) any {
 	}
 	return at
 }
+
+// unescape reads a reference token of a JSON Pointer.
+func unescape(token string) string { return strings.NewReplacer("~1", "/", "~0", "~").Replace(token) }
 
 func anchor(at any, name string) any {
 	switch node := at.(type) {

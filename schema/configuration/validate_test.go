@@ -139,8 +139,16 @@ func FuzzSplitAndValidate(f *testing.F) {
 		if err != nil {
 			return
 		}
-		rest, _ := s.Split(value)
+		rest, given := s.Split(value)
 		s.Validate(rest)
+		cleaned, applications, problems := s.Secrets(rest, given, nil)
+		s.ValidateWith(cleaned, given)
+		kept := 0
+		for _, a := range applications {
+			kept += len(a.Given)
+			a.Decide(nil)
+		}
+		require.Equal(t, len(given), kept+len(problems), "every secret is kept or refused")
 		_, again := s.Split(rest)
 		require.Empty(t, again, "nothing secret is left")
 	})

@@ -1,9 +1,9 @@
 // Package up runs the whole development machine: PostgreSQL, Temporal with its
-// Web UI, a Kubernetes API server where it is asked for, and slipway, in this
-// order, and stops them in the reverse one.
+// Web UI, a Kubernetes API server and a secrets server where they are asked for,
+// and slipway, in this order, and stops them in the reverse one.
 //
-//	lock → ports → PostgreSQL → Temporal → (Kubernetes) → migrate
-//	     → temporal-setup → serve → dev.env → example → ready … Ctrl-C, or a child ends → stop all
+//	lock → ports → PostgreSQL → Temporal → (Kubernetes) → (secrets server)
+//	     → migrate → temporal-setup → serve → dev.env → example → ready … Ctrl-C, or a child ends → stop all
 //
 // Nothing is started before the folder is locked and every port is known to be
 // free. From then on Run waits on one context, which ends when the caller's
@@ -17,7 +17,7 @@
 //	           it ends properly
 //	dev.env    addresses and a token, as KEY='value' lines, mode 0600
 //	logs/      one file for each program; dev.log is the output of a detached run
-//	postgres/  temporal/  kube/  issuer/  slipway/    the programs' own state
+//	postgres/  temporal/  kube/  bao/  issuer/  slipway/    the programs' own state
 //	profiles/  where the example source's deployer activates
 //
 // A reset removes these and nothing else, so a folder that was named by mistake

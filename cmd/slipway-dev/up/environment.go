@@ -21,6 +21,12 @@ const (
 	leaseTokenVariable = "SLIPWAY_LEASE_TOKEN_FILE"
 )
 
+// The variables of the secrets server's clients.
+const (
+	openBaoVariable      = "OPENBAO_ADDR"
+	openBaoTokenVariable = "OPENBAO_TOKEN_FILE"
+)
+
 // addressOf is the URL of a listener.
 func addressOf(use ports.Use) string { return "http://" + ports.Address(use.Port) }
 
@@ -58,12 +64,24 @@ func serverEnvironment(o Options, s state, databaseURL, jwksFile string) ([]stri
 			{"KUBECONFIG", s.path("kube/slipway.kubeconfig")},
 		}...)
 	}
+	if o.Bao != nil {
+		variables = append(variables, o.Bao.variables(s)...)
+	}
 	return with(inherited(o.Environ), variables), nil
 }
 
 // leaseURL is the lease API, by the name that its certificate has in every
 // client.
 func (k Kube) leaseURL() string { return fmt.Sprintf("https://localhost:%d", k.Lease.Port) }
+
+// variables are how clients of the secrets server find it: slipway, and from
+// dev.env whoever looks into it.
+func (b Bao) variables(s state) [][2]string {
+	return [][2]string{
+		{openBaoVariable, addressOf(b.Listen)},
+		{openBaoTokenVariable, s.path("bao/token")},
+	}
+}
 
 // clientEnvironment is what the client commands of slipway run with.
 func clientEnvironment(o Options, token string) []string {
@@ -115,6 +133,9 @@ func writeDevEnv(o Options, s state, databaseURL, token string) error {
 			{leaseTokenVariable, s.path("kube/token")},
 			{"KUBECONFIG", s.path("kube/kubeconfig")},
 		}...)
+	}
+	if o.Bao != nil {
+		variables = append(variables, o.Bao.variables(s)...)
 	}
 	var text strings.Builder
 	for _, v := range variables {

@@ -92,6 +92,13 @@ ready after %.1f s
 			ports.Address(r.Kube.API.Port), r.state.path("kube/kubeconfig"), r.Kube.leaseURL(), kube.ExampleGroup,
 			r.state.path("kube/lease-ca.crt"), r.state.path("kube/token"), kube.ExampleDatabase, r.Kube.leaseURL(), kube.ExampleGroup)
 	}
+	if r.Bao != nil {
+		fmt.Fprintf(r.Out, `  secrets server   %s, token of slipway in %s,
+                   unseal key and root token in %s
+
+`,
+			addressOf(r.Bao.Listen), r.state.path("bao/token"), r.state.path("bao/init.json"))
+	}
 	if r.Ready == nil {
 		fmt.Fprintln(r.Out, "Ctrl-C stops everything.")
 		return

@@ -21,7 +21,7 @@ import (
 type Options struct {
 	// StateFolder holds everything (see the package).
 	StateFolder string
-	// Self is the program whose commands temporal, postgres and kube are run.
+	// Self is the program whose commands temporal, postgres, kube and bao are run.
 	Self string
 	// Slipway is the program slipway.
 	Slipway string
@@ -36,6 +36,8 @@ type Options struct {
 	// Kube is the Kubernetes API server, and with it the lease API; nil for
 	// none.
 	Kube *Kube
+	// Bao is the secrets server; nil for none.
+	Bao *Bao
 	// Environ is the caller's environment.
 	Environ []string
 	// Reset removes the state of earlier runs first.
@@ -54,6 +56,13 @@ type Kube struct {
 	APIServer string
 	// Lease is the listener of slipway's lease API; the others are the server's.
 	Lease, API, Etcd, EtcdPeer ports.Use
+}
+
+// Bao says how to run the secrets server.
+type Bao struct {
+	// Program is the server's program.
+	Program string
+	Listen  ports.Use
 }
 
 // deployment is the identifier that the example is submitted as.
@@ -161,6 +170,9 @@ func checkPorts(ctx context.Context, o Options, crashed bool) error {
 	if o.Kube != nil {
 		wanted = append(wanted, o.Kube.Lease, o.Kube.API, o.Kube.Etcd, o.Kube.EtcdPeer)
 	}
+	if o.Bao != nil {
+		wanted = append(wanted, o.Bao.Listen)
+	}
 	deadline := time.Now().Add(crashTime)
 	for {
 		err := ports.Check(wanted)
@@ -238,6 +250,9 @@ func (r *run) run(ctx context.Context) error {
 	if err := r.startKube(ctx); err != nil {
 		return err
 	}
+	if err := r.startBao(ctx); err != nil {
+		return err
+	}
 	environ, err := serverEnvironment(r.Options, r.state, databaseURL, tokens.JWKSFile)
 	if err != nil {
 		return err
@@ -305,6 +320,23 @@ func (r *run) startKube(ctx context.Context) error {
 			"kube", "--data-dir", r.state.path("kube"), "--kube-apiserver-bin", r.Kube.APIServer,
 			"--kube-port", fmt.Sprint(r.Kube.API.Port), "--etcd-port", fmt.Sprint(r.Kube.Etcd.Port),
 			"--etcd-peer-port", fmt.Sprint(r.Kube.EtcdPeer.Port), "--ready-file", file)
+	})
+}
+
+func (r *run) startBao(ctx context.Context) error {
+	if r.Bao == nil {
+		return nil
+	}
+	file := r.state.path("bao/ready")
+	args := []string{
+		"bao", "--data-dir", r.state.path("bao"), "--bao-bin", r.Bao.Program,
+		"--bao-port", fmt.Sprint(r.Bao.Listen.Port), "--ready-file", file,
+	}
+	if r.Kube != nil {
+		args = append(args, "--kubeconfig", r.state.path("kube/kubeconfig"))
+	}
+	return r.step(ctx, "secrets server on "+ports.Address(r.Bao.Listen.Port), func(ctx context.Context, _ *waitsFor) error {
+		return r.startServer(ctx, "the secrets server", "bao", file, args...)
 	})
 }
 

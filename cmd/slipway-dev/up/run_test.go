@@ -59,6 +59,10 @@ func fake(args []string) int {
 	case args[0] == "temporal":
 		_ = os.MkdirAll(filepath.Dir(flagValue(args, "--ready-file")), 0o755)
 		return server("temporal", func() error { return os.WriteFile(flagValue(args, "--ready-file"), nil, 0o600) })
+	case args[0] == "bao":
+		_ = os.MkdirAll(flagValue(args, "--data-dir"), 0o755)
+		fmt.Println(strings.Join(args, " "))
+		return server("bao", func() error { return os.WriteFile(flagValue(args, "--ready-file"), nil, 0o600) })
 	case args[0] == "kube":
 		_ = os.MkdirAll(flagValue(args, "--data-dir"), 0o755)
 		fmt.Println(strings.Join(args, " "))
@@ -280,6 +284,42 @@ func TestRunWithKubernetesServesTheLeaseAPI(t *testing.T) {
 	events := m.happened(t)
 	require.Equal(t, []string{"postgres", "temporal", "kube", "migrate"}, events[:4])
 	require.Equal(t, []string{"serve stopped", "kube stopped", "temporal stopped", "postgres stopped"}, events[len(events)-4:])
+}
+
+func TestRunWithASecretsServer(t *testing.T) {
+	t.Parallel()
+	for _, kubernetes := range []bool{false, true} {
+		m := newMachine(t, "OPENBAO_ADDR=elsewhere")
+		free, err := ports.Free(5)
+		require.NoError(t, err)
+		m.Bao = &up.Bao{Program: "/usr/bin/bao", Listen: ports.Use{For: "secrets", Port: free[0]}}
+		if kubernetes {
+			m.Kube = &up.Kube{
+				APIServer: m.Self, Lease: ports.Use{For: "lease API", Port: free[1]}, API: ports.Use{For: "Kubernetes", Port: free[2]},
+				Etcd: ports.Use{For: "etcd", Port: free[3]}, EtcdPeer: ports.Use{For: "peers", Port: free[4]},
+			}
+		}
+		stop, done := m.start(t)
+		m.printed(t, "Ctrl-C stops everything.")
+
+		address, token := "http://"+ports.Address(free[0]), filepath.Join(m.StateFolder, "bao", "token")
+		env := content(t, filepath.Join(m.StateFolder, "dev.env"))
+		require.Contains(t, env, "OPENBAO_ADDR='"+address+"'\n")
+		require.Contains(t, env, "OPENBAO_TOKEN_FILE='"+token+"'\n")
+		serve := strings.Split(content(t, filepath.Join(m.StateFolder, "logs", "slipway.log")), "\n")
+		require.Contains(t, serve, "OPENBAO_ADDR="+address)
+		require.Contains(t, serve, "OPENBAO_TOKEN_FILE="+token)
+		require.NotContains(t, serve, "OPENBAO_ADDR=elsewhere")
+		arguments := content(t, filepath.Join(m.StateFolder, "logs", "bao.log"))
+		require.Contains(t, arguments, fmt.Sprintf("--bao-bin /usr/bin/bao --bao-port %d", free[0]))
+		require.Equal(t, kubernetes, strings.Contains(arguments, "--kubeconfig "+m.StateFolder+"/kube/kubeconfig"))
+
+		stop()
+		require.NoError(t, <-done)
+		events := m.happened(t)
+		require.Less(t, slices.Index(events, "bao"), slices.Index(events, "migrate"))
+		require.Less(t, slices.Index(events, "serve stopped"), slices.Index(events, "bao stopped"))
+	}
 }
 
 func TestRunDoesNotSubmitAnExampleThatIsActive(t *testing.T) {

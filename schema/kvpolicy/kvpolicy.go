@@ -1,0 +1,30 @@
+// Package kvpolicy has the rights of slipway in OpenBao, as the policy that
+// gives them: what operator secrets need (activities/openbao) and no more. The
+// development machine and the tests give them as they are, so every test against
+// a KV server runs with these rights; docs/secrets.md shows the same text.
+package kvpolicy
+
+import (
+	_ "embed"
+	"strings"
+)
+
+//go:embed slipway.hcl
+var policy string
+
+// The names that the policy is written with, which are the defaults.
+const (
+	// Mount is the KV v2 mount, SLIPWAY_OPENBAO_MOUNT.
+	Mount = "secret"
+	// Root is the folder of all deployments in it, SLIPWAY_OPENBAO_ROOT.
+	Root = "deployments"
+)
+
+// Policy is the policy (HCL) for a mount and the folder of deployments in it.
+func Policy(mount, root string) string {
+	var old []string
+	for _, endpoint := range []string{"data", "metadata", "detailed-metadata", "destroy"} {
+		old = append(old, `"`+Mount+"/"+endpoint+"/"+Root+"/", `"`+mount+"/"+endpoint+"/"+root+"/")
+	}
+	return strings.NewReplacer(old...).Replace(policy)
+}
