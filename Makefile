@@ -6,9 +6,11 @@ SHELL := /bin/bash
 # What is tested with the race detector: everything but the tests that start
 # the whole as processes, and what links the Temporal server.
 RACE := ./schema/... ./activities/... ./workflows/... ./worker/... ./api/... ./cmd/slipway/... \
-	$(addprefix ./cmd/slipway-dev/,ports supervise postgres kube issuer up)
-WHOLE := ./tests ./tests/kubestand ./tests/e2e ./tests/faults ./tests/bench
+	$(addprefix ./cmd/slipway-dev/,ports supervise postgres kube bao issuer up)
+WHOLE := ./tests ./tests/leasejobs ./tests/kubestand ./tests/coordination ./tests/kvstand ./tests/e2e ./tests/faults ./tests/leasesoak ./tests/bench
 TOOLS := bin/tools
+# The server for secrets is OpenBao where there is one.
+KVSERVER := $(if $(or $(BAO_BIN),$(shell command -v bao)),,bin/kvserver)
 
 .PHONY: help
 help: ## list the targets
@@ -17,8 +19,8 @@ help: ## list the targets
 ##@ Use
 
 .PHONY: dev
-dev: deps build $(if $(KUBE),deps-kube bin/kube-apiserver) ## everything on this machine, with the example (KUBE=1 adds Kubernetes and the lease API, RESET=1 wipes first, DETACH=1 returns when ready)
-	@bin/slipway-dev up $(if $(KUBE),--kube) $(if $(RESET),--reset) $(if $(DETACH),--detach)
+dev: deps build $(if $(KUBE),deps-kube bin/kube-apiserver) $(if $(BAO),$(KVSERVER)) ## everything on this machine, with the example (KUBE=1 adds Kubernetes and the lease API, BAO=1 a server for secrets, RESET=1 wipes first, DETACH=1 returns when ready)
+	@bin/slipway-dev up $(if $(KUBE),--kube) $(if $(BAO),--bao) $(if $(RESET),--reset) $(if $(DETACH),--detach)
 
 .PHONY: dev-stop
 dev-stop: ## end what `make dev` runs
@@ -43,6 +45,13 @@ kube-apiserver: bin/kube-apiserver ## build bin/kube-apiserver, the Kubernetes A
 bin/kube-apiserver: tests/kubeapi/go.mod tests/kubeapi/go.sum tests/kubeapi/main.go
 	@echo "Building kube-apiserver: some minutes the first time."
 	go build -C tests/kubeapi -o $(CURDIR)/$@ .
+	@touch $@
+
+.PHONY: kvserver
+kvserver: bin/kvserver ## build bin/kvserver, the server for secrets of the tests and of BAO=1 where OpenBao is not installed
+bin/kvserver: tests/kvserver/go.mod tests/kvserver/go.sum tests/kvserver/main.go
+	@echo "Building kvserver: some minutes the first time."
+	go build -C tests/kvserver -o $(CURDIR)/$@ .
 	@touch $@
 
 ##@ Develop
@@ -71,7 +80,7 @@ $(TOOLS)/staticcheck: .ci/tools/go.mod .ci/tools/go.sum
 	touch $@
 
 .PHONY: test
-test: deps-test build bin/kube-apiserver ## every test
+test: deps-test build bin/kube-apiserver $(KVSERVER) ## every test
 	@echo "Unit tests, with the race detector:"
 	GORACE=atexit_sleep_ms=0 go test -race $(RACE)
 	@echo "The whole, as processes:"
@@ -82,8 +91,9 @@ deps-test:
 	@deploy/dev/install.sh run test kube
 
 .PHONY: soak
-soak: deps-test build bin/kube-apiserver ## the long versions of the tests
+soak: deps-test build bin/kube-apiserver $(KVSERVER) ## the long versions of the tests
 	SOAK=$(or $(SOAK),10m) go test -count=1 -p 1 -timeout 3h -v ./tests/faults
+	SOAK=$(or $(SOAK),5m) go test -count=1 -p 1 -timeout 3h -v ./tests/leasesoak
 
 .PHONY: bench
 bench: deps-test build bin/kube-apiserver ## ratios, each measured side by side in one run

@@ -36,6 +36,10 @@ func exitCode(err error) int {
 	if errors.As(err, &asked) {
 		return asked.Code
 	}
+	var job *leases.Error
+	if errors.As(err, &job) {
+		return job.Code
+	}
 	return deployments.ExitCode(err)
 }
 
@@ -53,6 +57,7 @@ Run it:
 
 Use it:
   slipway deployments submit example -f example.json --follow
+  slipway lease run        run a migration under the leases of a failover group
   slipway lease revoke     end the lease of a deploy job on a failover group
   slipway planned request  ask for a planned operation of a failover group`,
 		SilenceUsage:  true,
@@ -64,7 +69,7 @@ Use it:
 		serveCommand("worker", "Run a worker alone", parts{worker: true}),
 		migrateCommand(), temporalSetupCommand(), configCommand(), versionCommand(), superviseCommand(),
 		deployments.Command(os.Getenv),
-		leases.Command(func() (leases.Revoker, func(), error) {
+		leases.Command(os.Getenv, func() (leases.Revoker, func(), error) {
 			t, _, err := temporalClient(zap.NewNop())
 			if err != nil {
 				return nil, nil, err

@@ -20,17 +20,6 @@ type Revoker interface {
 // Connect makes a Revoker, and what closes it.
 type Connect func() (revoker Revoker, closer func(), err error)
 
-// Command is "slipway lease".
-func Command(connect Connect) *cobra.Command {
-	c := &cobra.Command{
-		Use:   "lease",
-		Short: "Leases of deploy jobs on a failover group",
-		Args:  cobra.NoArgs,
-	}
-	c.AddCommand(revokeCommand(connect))
-	return c
-}
-
 func revokeCommand(connect Connect) *cobra.Command {
 	var ref wire.LeaseRef
 	timeout := 15 * time.Second

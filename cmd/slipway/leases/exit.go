@@ -1,0 +1,62 @@
+package leases
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// The exit codes of "lease run"; exitCodes tells the user.
+const (
+	exitFailed    = 1
+	exitUsage     = 2
+	exitRefused   = 73
+	exitLost      = 75 // EX_TEMPFAIL of sysexits.h
+	exitLostInDDL = 76
+	exitNotRun    = 126 // as shells have it
+	exitNotFound  = 127
+	exitSignal    = 128
+)
+
+const exitCodes = `Exit codes:
+  0     the command ended with 0
+  1     something unexpected happened
+  2     slipway was not used right; no lease was asked for
+  73    no lease: refused, held by another until the end of --wait, or no answer
+  75    authority was lost before DDL had begun; the job may be run again
+  76    authority was lost when DDL had begun: verify the schema by hand
+  126, 127  the command cannot be run, or does not exist
+  128+n the command was ended by signal n, or slipway was while it waited
+  any other code is that of the command`
+
+// Error is an error with the exit code for it. Its text is empty where all was
+// said.
+type Error struct {
+	Code int
+	text string
+}
+
+func (e *Error) Error() string { return e.text }
+
+func usageError(format string, args ...any) error {
+	return &Error{exitUsage, fmt.Sprintf(format, args...)}
+}
+
+// codeOf is the exit code that a shell shows.
+func codeOf(status syscall.WaitStatus) int {
+	if status.Signaled() {
+		return exitSignal + int(status.Signal())
+	}
+	return status.ExitStatus()
+}
+
+// safe keeps what others wrote, operations too, from steering a terminal.
+func safe(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !strconv.IsPrint(r) {
+			return '\uFFFD'
+		}
+		return r
+	}, text)
+}
