@@ -7,7 +7,10 @@ SHELL := /bin/bash
 # the whole as processes, and what links the Temporal server.
 RACE := ./schema/... ./activities/... ./workflows/... ./worker/... ./api/... ./cmd/slipway/... \
 	$(addprefix ./cmd/slipway-dev/,ports supervise postgres kube bao issuer up)
-WHOLE := ./tests ./tests/leasejobs ./tests/kubestand ./tests/coordination ./tests/kvstand ./tests/e2e ./tests/faults ./tests/leasesoak ./tests/bench
+# The tests of the whole mostly wait, so two packages run at a time; those that
+# break things have the machine for themselves.
+WHOLE := ./tests ./tests/e2e ./tests/coordination ./tests/leasejobs ./tests/kubestand ./tests/kvstand
+FAULTS := ./tests/faults ./tests/leasesoak ./tests/bench
 TOOLS := bin/tools
 # The server for secrets is OpenBao where there is one.
 KVSERVER := $(if $(or $(BAO_BIN),$(shell command -v bao)),,bin/kvserver)
@@ -84,7 +87,8 @@ test: deps-test build bin/kube-apiserver $(KVSERVER) ## every test
 	@echo "Unit tests, with the race detector:"
 	GORACE=atexit_sleep_ms=0 go test -race $(RACE)
 	@echo "The whole, as processes:"
-	go test -count=1 -p 1 -timeout 20m $(WHOLE)
+	go test -count=1 -p 2 -timeout 20m $(WHOLE)
+	go test -count=1 -p 1 -timeout 20m $(FAULTS)
 
 .PHONY: deps-test
 deps-test:

@@ -110,8 +110,10 @@ func (a *Activities) run(ctx context.Context, ref deployment.Ref, action deploym
 		Job: job, Folder: folder, Environment: a.Environment, Limits: a.Limits,
 	})
 	if err != nil {
-		// It was killed, or never started. Nothing may go on without it.
-		err = errors.Join(err, sweep(folder))
+		// It was killed, or never started. Nothing may go on without it, and its
+		// fence stands for a while.
+		err = temporal.NewApplicationErrorWithOptions(errors.Join(err, sweep(folder)).Error(), wire.ErrorSupervisorLost,
+			temporal.ApplicationErrorOptions{NextRetryDelay: deployment.FenceLife + time.Second})
 	}
 	if err := removeFolder(folder); err != nil {
 		activity.GetLogger(ctx).Error("A working folder is left.", "Folder", folder, "Error", err)

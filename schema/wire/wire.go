@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"slipway.dev/slipway/schema/configuration"
 	"slipway.dev/slipway/schema/deployment"
 )
 
@@ -28,9 +29,13 @@ const (
 
 // Updates.
 const (
-	// UpdateSubmit checks, evaluates and records. Argument SubmitRequest,
-	// result SubmitAnswer.
+	// UpdateSubmit checks, evaluates and records; with secrets to write it is
+	// answered before the record, and UpdateCommit follows. Argument
+	// SubmitRequest, result SubmitAnswer.
 	UpdateSubmit = "submit"
+	// UpdateCommit writes the secrets of a submit and records it. Argument
+	// CommitRequest, result SubmitAnswer.
+	UpdateCommit = "commit"
 	// UpdateDestroy records. No argument, result DestroyAnswer.
 	UpdateDestroy = "destroy"
 	// UpdateCancel ends a queued build or asks the deployer of a running one
@@ -61,6 +66,15 @@ const (
 	// ErrorAlreadyRan: a deploy whose deployer was started before never runs
 	// again. What became of it is staged with the build, or will not be.
 	ErrorAlreadyRan = "AlreadyRan"
+	// ErrorSubmitInProgress: another submit of the deployment has its secrets
+	// in hand.
+	ErrorSubmitInProgress = "SubmitInProgress"
+	// ErrorSecretsSpent: the values on their way to OpenBao waited too long, or
+	// were taken by a try that failed. The caller submits again.
+	ErrorSecretsSpent = "SecretsSpent"
+	// ErrorSupervisorLost: the supervisor of a deployer died. Nothing runs any
+	// more, and its fence lapses before the next try.
+	ErrorSupervisorLost = "SupervisorLost"
 	// ErrorNotLeader: another process looks after leases now, or soon will.
 	ErrorNotLeader = "NotLeader"
 	// ErrorBrokenLease: a Lease object is no record; a person has to look.
@@ -82,10 +96,23 @@ type SubmitRequest struct {
 	Snapshot string `json:"snapshot"`
 	// Configuration has no secret values.
 	Configuration json.RawMessage `json:"configuration"`
+	// Secrets are the applications with operator secrets, as names; none where
+	// no OpenBao is configured.
+	Secrets []configuration.ApplicationSecrets `json:"secrets,omitempty"`
 }
 
-// SubmitAnswer says which build a submit became.
+// CommitRequest brings the secrets of a submit.
+type CommitRequest struct {
+	// Wrapped is an OpenBao response-wrapping token: single use, 60 s. Empty
+	// gives the submit up.
+	Wrapped string `json:"wrapped"`
+}
+
+// SubmitAnswer says which build a submit became, or that it is ready to become
+// one.
 type SubmitAnswer struct {
+	// Ready: it passed all checks, and waits for its secrets by UpdateCommit.
+	Ready      bool                  `json:"ready,omitempty"`
 	Build      int64                 `json:"build"`
 	Evaluation deployment.Evaluation `json:"evaluation"`
 }
@@ -101,6 +128,8 @@ type PreviewInput struct {
 type DestroyInput struct {
 	Deployment string `json:"deployment"`
 	Request    string `json:"request"`
+	// Secrets: OpenBao may have secrets of the deployment, which go with it.
+	Secrets bool `json:"secrets,omitempty"`
 }
 
 // DestroyAnswer says which build a destroy became, or that nothing is up.
