@@ -57,7 +57,10 @@ func (l *leaseLife) setup(ctx workflow.Context) error {
 
 // run looks after the lease until it has ended, whoever ended it.
 func (l *leaseLife) run(ctx workflow.Context) (wire.LeaseResult, error) {
-	asked, err := awaitWithin(ctx, workflow.AwaitOptions{Timeout: firstUpdate}, func() bool { return l.wake })
+	asked, err := awaitWithin(ctx, workflow.AwaitOptions{
+		Timeout:      firstUpdate,
+		TimerOptions: workflow.TimerOptions{Summary: "nobody asks for anything"},
+	}, func() bool { return l.wake })
 	if err != nil {
 		return wire.LeaseResult{}, err
 	}

@@ -331,8 +331,12 @@ func (l *Leases) Expire(ctx context.Context, g lease.Group, place object) (lease
 	return expired, nil
 }
 
-// Revoke revokes one lease, whoever holds it, and returns how it is then.
+// Revoke revokes one lease, whoever holds it, and returns how it is then. It is
+// for the workflow of the lease, which need not be told of it.
 func (l *Leases) Revoke(ctx context.Context, ref wire.LeaseRef, reason lease.Reason) (wire.LeaseState, error) {
+	untold := *l
+	untold.Revoked = nil
+	l = &untold
 	g, place, err := l.find(ctx, ref)
 	if err != nil || place.record == nil {
 		return wire.LeaseState{}, err
