@@ -21,6 +21,8 @@ type Config struct {
 	Reader    Reader
 	Listener  Listener
 	Workflows Workflows
+	// Sealer takes the values of secrets; nil where no OpenBao is configured.
+	Sealer Sealer
 	// Verifier checks bearer tokens.
 	Verifier *auth.Verifier
 	// TicketKey signs the tickets of the channel: at least 32 random bytes
@@ -50,6 +52,7 @@ type Config struct {
 
 type api struct {
 	Config
+	shown   masked
 	tickets auth.Tickets
 	hub     *channel.Hub
 	schemas schemas
@@ -95,11 +98,12 @@ func newAPI(ctx context.Context, c Config) (*api, error) {
 		return nil, err
 	}
 	a := &api{Config: c, tickets: tickets}
+	a.shown = masked{c.Reader, &a.schemas}
 	if a.metrics, err = newMetrics(c.Registerer); err != nil {
 		return nil, fmt.Errorf("register the metrics of the deployments API: %w", err)
 	}
 	a.hub = channel.NewHub(ctx, channel.Config{
-		Reader:   bounded{c.Reader, c.Timeout},
+		Reader:   bounded{a.shown, c.Timeout},
 		Listener: c.Listener,
 		Encode:   encodeDeployment,
 		Log:      c.Log,

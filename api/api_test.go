@@ -58,7 +58,7 @@ func TestTheContractHasTheCodesAndNoOthers(t *testing.T) {
 		c := code(value.(string))
 		require.Equal(t, c == codeInternalError, c.status() == http.StatusInternalServerError, c)
 	}
-	require.Len(t, contract.Components.Schemas["Error"].Value.Properties["error"].Value.Enum, 15)
+	require.Len(t, contract.Components.Schemas["Error"].Value.Properties["error"].Value.Enum, 16)
 }
 
 func TestSubmit(t *testing.T) {
@@ -172,7 +172,7 @@ func TestPreview(t *testing.T) {
 	require.Equal(t, http.StatusOK, a.status)
 	require.JSONEq(t, `{"nodes":[{"name":"web","names":["www"]}],"disabledApplications":["forum"],"secretsSet":{"wiki":["key"]}}`, a.body)
 	require.Equal(t, wire.PreviewInput{Deployment: "one", Snapshot: "/nix/store/source",
-		Configuration: json.RawMessage(`{"applications":{"wiki":{}},"name":"harbour"}`)}, b.workflows.previews[0])
+		Configuration: json.RawMessage(`{"applications":{"wiki":{"secretsSet":["key"]}},"name":"harbour"}`)}, b.workflows.previews[0])
 	require.Equal(t, http.StatusNotFound, b.do("GET", "/deployments/one", "").status, "nothing was stored")
 
 	b.SetNames("evaluation", deployment.Names{})

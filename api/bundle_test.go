@@ -67,6 +67,10 @@ type workflows struct {
 	submits  []wire.SubmitRequest
 	requests []string
 	previews []wire.PreviewInput
+	commits  []wire.CommitRequest
+	destroys []wire.DestroyInput
+	// Whether a submit is ready for its secrets before it is recorded.
+	ready bool
 	// What a call returns instead of doing it.
 	err error
 	// What an evaluation gives.
@@ -105,13 +109,38 @@ func (w *workflows) Submit(ctx context.Context, id, request string, submit wire.
 	if err := w.call(ctx); err != nil {
 		return wire.SubmitAnswer{}, err
 	}
+	w.mu.Lock()
+	ready := w.ready
+	w.mu.Unlock()
+	if ready {
+		return wire.SubmitAnswer{Ready: true}, nil
+	}
+	return w.record(id, submit)
+}
+
+func (w *workflows) record(id string, submit wire.SubmitRequest) (wire.SubmitAnswer, error) {
 	n := w.store.Record(id, deployment.ActionDeploy, string(submit.Configuration))
 	return wire.SubmitAnswer{Build: n, Evaluation: deployment.EvaluationEvaluated}, nil
 }
 
-func (w *workflows) Destroy(ctx context.Context, id, request string) (wire.DestroyAnswer, error) {
+func (w *workflows) Commit(ctx context.Context, id, request string, commit wire.CommitRequest) (wire.SubmitAnswer, error) {
 	w.mu.Lock()
-	w.requests = append(w.requests, request)
+	w.commits = append(w.commits, commit)
+	last := w.submits[len(w.submits)-1]
+	w.mu.Unlock()
+	if commit.Wrapped == "" {
+		return wire.SubmitAnswer{}, applicationError("given up", wire.ErrorUnavailable)
+	}
+	if err := w.call(ctx); err != nil {
+		return wire.SubmitAnswer{}, err
+	}
+	return w.record(id, last)
+}
+
+func (w *workflows) Destroy(ctx context.Context, destroy wire.DestroyInput) (wire.DestroyAnswer, error) {
+	id := destroy.Deployment
+	w.mu.Lock()
+	w.requests, w.destroys = append(w.requests, destroy.Request), append(w.destroys, destroy)
 	w.mu.Unlock()
 	if err := w.call(ctx); err != nil {
 		return wire.DestroyAnswer{}, err
@@ -292,7 +321,8 @@ func (b *bundle) send(request *http.Request) answer {
 		require.Equal(b.t, a.header.Get("X-Request-Id"), failure.RequestID)
 		require.Equal(b.t, a.status, failure.Error.status())
 		require.NotEmpty(b.t, failure.Message)
-		require.Equal(b.t, a.status == http.StatusServiceUnavailable, a.header.Get("Retry-After") != "")
+		again := a.status == http.StatusServiceUnavailable || failure.Error == codeSubmitInProgress
+		require.Equal(b.t, again, a.header.Get("Retry-After") != "")
 	}
 	b.check(request, a)
 	return a

@@ -33,6 +33,7 @@ const (
 	codeMethodNotAllowed     code = "method_not_allowed"
 	codeIdempotencyConflict  code = "idempotency_conflict"
 	codeBuildEnded           code = "build_ended"
+	codeSubmitInProgress     code = "submit_in_progress"
 	codeRequestTooLarge      code = "request_too_large"
 	codeUnsupportedMediaType code = "unsupported_media_type"
 	codeInternalError        code = "internal_error"
@@ -52,7 +53,7 @@ func (c code) status() int {
 		return http.StatusNotFound
 	case codeMethodNotAllowed:
 		return http.StatusMethodNotAllowed
-	case codeIdempotencyConflict, codeBuildEnded:
+	case codeIdempotencyConflict, codeBuildEnded, codeSubmitInProgress:
 		return http.StatusConflict
 	case codeRequestTooLarge:
 		return http.StatusRequestEntityTooLarge
@@ -77,7 +78,9 @@ func codeOf(errorType string) code {
 		return codeIdempotencyConflict
 	case wire.ErrorUnknownDeployment:
 		return codeUnknownDeployment
-	case wire.ErrorUnavailable, wire.ErrorSourceFailed, wire.ErrorFenceHeld, updates.ErrorWorkflowEnded:
+	case wire.ErrorSubmitInProgress:
+		return codeSubmitInProgress
+	case wire.ErrorUnavailable, wire.ErrorSourceFailed, wire.ErrorFenceHeld, wire.ErrorSecretsSpent, updates.ErrorWorkflowEnded:
 		return codeServiceUnavailable
 	default:
 		return codeInternalError
@@ -89,7 +92,7 @@ type failure struct {
 	code    code
 	message string
 	details []configuration.Problem
-	// retryAfter is when a 503 is worth another try.
+	// retryAfter is when another try is worth it.
 	retryAfter time.Duration
 	// challenge is the WWW-Authenticate of a 401 or 403.
 	challenge string
@@ -133,6 +136,8 @@ func fromWorkflow(err error, advice string) error {
 	switch f.code {
 	case codeServiceUnavailable:
 		f.message, f.retryAfter, f.cause = advice, soon, err
+	case codeSubmitInProgress:
+		f.retryAfter = soon
 	case codeInternalError:
 		return fmt.Errorf("workflow: %w", err)
 	}

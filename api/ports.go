@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"slipway.dev/slipway/schema/configuration"
 	"slipway.dev/slipway/schema/deployment"
 	"slipway.dev/slipway/schema/wire"
 )
@@ -45,14 +46,25 @@ type Listener interface {
 // the types in schema/wire, errWorkflowGone, or else mean that Temporal is
 // away.
 type Workflows interface {
-	// Submit returns when the build is recorded or refused.
+	// Submit returns when the build is recorded or refused, or when it is ready
+	// for its secrets.
 	Submit(ctx context.Context, id, request string, submit wire.SubmitRequest) (wire.SubmitAnswer, error)
+	// Commit brings the secrets of a submit that is ready, and returns when the
+	// build is recorded or refused.
+	Commit(ctx context.Context, id, request string, commit wire.CommitRequest) (wire.SubmitAnswer, error)
 	// Destroy returns when the build is recorded or refused.
-	Destroy(ctx context.Context, id, request string) (wire.DestroyAnswer, error)
+	Destroy(ctx context.Context, destroy wire.DestroyInput) (wire.DestroyAnswer, error)
 	// Preview returns the evaluation.
 	Preview(ctx context.Context, preview wire.PreviewInput) (wire.Evaluated, error)
 	// Cancel asks the workflow of a build; errWorkflowGone if it has ended.
 	Cancel(ctx context.Context, workflowID string) (wire.CancelAnswer, error)
+}
+
+// Sealer hands the values of secrets to OpenBao and returns the token that they
+// come back by, once and within a minute. Its errors mean that OpenBao is away
+// or refuses, and have no value in them.
+type Sealer interface {
+	Wrap(ctx context.Context, secrets []configuration.Secret) (token string, err error)
 }
 
 // bounded limits the time of each read of a stream, which itself has no limit.

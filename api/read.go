@@ -77,7 +77,7 @@ func (a *api) listed(w http.ResponseWriter, r *http.Request, c caller, ids []str
 	_, _ = out.WriteString(`{"deployments":[`) // the buffer keeps an error for Flush
 	if len(asked) > 0 {
 		first := true
-		err := a.Reader.Deployments(r.Context(), asked, func(d deployment.Deployment) error {
+		err := a.shown.Deployments(r.Context(), asked, func(d deployment.Deployment) error {
 			data, err := encodeDeployment(d)
 			if err != nil {
 				return err
@@ -115,7 +115,7 @@ func (l *limited) Write(b []byte) (int, error) {
 }
 
 func (a *api) show(w http.ResponseWriter, r *http.Request, c caller) error {
-	d, err := a.Reader.Deployment(r.Context(), c.deployment)
+	d, err := a.shown.Deployment(r.Context(), c.deployment)
 	if err != nil {
 		return fromStore(err)
 	}
@@ -159,7 +159,7 @@ func (a *api) build(w http.ResponseWriter, r *http.Request, c caller) error {
 	if err != nil {
 		return err
 	}
-	build, err := a.Reader.Build(r.Context(), ref)
+	build, err := a.shown.Build(r.Context(), ref)
 	if err != nil {
 		return fromStore(err)
 	}

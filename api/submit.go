@@ -21,9 +21,15 @@ import (
 // checked is a configuration that the schema accepts.
 type checked struct {
 	snapshot string
-	// configuration is canonical JSON without secrets.
+	schema   *configuration.Schema
+	// value is the configuration without secrets, and configuration the same as
+	// canonical JSON.
+	value         any
 	configuration json.RawMessage
-	secrets       []configuration.Secret
+	// secrets are what it says about the secrets of its applications, and given
+	// those that it gives a value.
+	secrets []configuration.ApplicationSecrets
+	given   []configuration.Secret
 }
 
 // check reads the body of a submit or preview and makes the checks that need no
@@ -47,25 +53,31 @@ func (a *api) check(w http.ResponseWriter, r *http.Request, refuseSecret string)
 			cause: fmt.Errorf("the module source does not evaluate: %s", source.Problem)}
 	}
 	schema, err := a.schemas.compile(source.Schema)
+	var renames configuration.Renames
+	if err == nil && len(source.Renames) > 0 {
+		err = json.Unmarshal(source.Renames, &renames)
+	}
 	if err != nil {
 		return checked{}, &failure{code: codeServiceUnavailable, message: notYet, retryAfter: 10 * time.Second, cause: err}
 	}
 
-	rest, secrets := schema.Split(value)
+	ok := checked{snapshot: source.Snapshot, schema: schema}
+	rest, given := schema.Split(value)
 	var problems []configuration.Problem
+	ok.value, ok.secrets, problems = schema.Secrets(rest, given, renames)
+	ok.given = given
 	if refuseSecret != "" {
-		for _, secret := range secrets {
+		for _, secret := range given {
 			problems = append(problems, configuration.Problem{Path: secret.Path, Message: refuseSecret})
 		}
 	}
-	if problems = append(problems, schema.Validate(rest)...); len(problems) > 0 {
+	if problems = append(problems, schema.ValidateWith(ok.value, given)...); len(problems) > 0 {
 		return checked{}, &failure{code: codeInvalidConfiguration, message: "the configuration is not valid", details: problems}
 	}
-	canonical, err := configuration.Canonical(rest)
-	if err != nil {
+	if ok.configuration, err = configuration.Canonical(ok.value); err != nil {
 		return checked{}, err
 	}
-	return checked{source.Snapshot, canonical, secrets}, nil
+	return ok, nil
 }
 
 // schemas keeps the schema that was compiled last: there is one source.
@@ -121,18 +133,67 @@ func (a *api) submit(w http.ResponseWriter, r *http.Request, c caller) error {
 	if err != nil {
 		return err
 	}
-	ok, err := a.check(w, r, "this installation keeps no secrets (OPENBAO_ADDR is not set)")
+	refuseSecret := ""
+	if a.Sealer == nil {
+		refuseSecret = "this installation keeps no secrets (OPENBAO_ADDR is not set)"
+	}
+	ok, err := a.check(w, r, refuseSecret)
 	if err != nil {
 		return err
 	}
-	answer, err := a.Workflows.Submit(r.Context(), c.deployment, request,
-		wire.SubmitRequest{Snapshot: ok.snapshot, Configuration: ok.configuration})
+	submit := wire.SubmitRequest{Snapshot: ok.snapshot, Configuration: ok.configuration}
+	values := ok.given
+	if a.Sealer != nil && len(ok.secrets) > 0 {
+		stored, err := a.stored(r.Context(), c.deployment, ok)
+		if err != nil {
+			return err
+		}
+		values = append(values, stored...)
+		submit.Secrets = ok.secrets
+	}
+	answer, err := a.Workflows.Submit(r.Context(), c.deployment, request, submit)
+	if err == nil && answer.Ready {
+		answer, err = a.commit(r.Context(), c.deployment, request, values)
+	}
 	if err != nil {
 		return fromWorkflow(err, advice)
 	}
 	out := submitted{c.deployment, answer.Build, answer.Evaluation, a.nodes(r, deployment.Ref{Deployment: c.deployment, Build: answer.Build})}
 	w.Header().Set("Location", buildPath(c.deployment, answer.Build))
 	return respondJSON(w, http.StatusAccepted, out)
+}
+
+// stored finds the secrets that the stored configuration still holds as values,
+// because it is older than the secret.
+func (a *api) stored(ctx context.Context, id string, ok checked) ([]configuration.Secret, error) {
+	before, err := a.Reader.Deployment(ctx, id)
+	if errors.Is(err, deployment.ErrUnknown) || err == nil && len(before.Configuration) == 0 {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fromStore(err)
+	}
+	value, err := configuration.Decode(before.Configuration)
+	if err != nil {
+		return nil, fmt.Errorf("read the stored configuration: %w", err)
+	}
+	return ok.schema.Stored(value, ok.secrets), nil
+}
+
+// commit brings the secrets of a submit that passed all checks. From here to
+// OpenBao they have no other form than a token that can be used once.
+func (a *api) commit(ctx context.Context, id, request string, values []configuration.Secret) (wire.SubmitAnswer, error) {
+	wrapped, err := a.Sealer.Wrap(ctx, values)
+	if err != nil {
+		// The workflow need not wait for them, unless those of the same request
+		// have come another way.
+		answer, giveUp := a.Workflows.Commit(ctx, id, request, wire.CommitRequest{})
+		if giveUp == nil {
+			return answer, nil
+		}
+		return wire.SubmitAnswer{}, fmt.Errorf("hand the secrets to OpenBao: %w", errors.Join(err, giveUp))
+	}
+	return a.Workflows.Commit(ctx, id, request, wire.CommitRequest{Wrapped: wrapped})
 }
 
 // nodes reads the nodes of a build that was just recorded. An error must not
@@ -165,8 +226,17 @@ func (a *api) preview(w http.ResponseWriter, r *http.Request, c caller) error {
 		return err
 	}
 	const advice = "slipway could not evaluate the configuration now; try again later"
+	// What OpenBao has is not looked at: only what the body sets is set.
+	set := map[string][]string{}
+	for _, application := range ok.secrets {
+		set[application.Path] = application.Decide(nil).Set
+	}
+	canonical, err := configuration.Canonical(configuration.WithSecretsSet(ok.value, ok.secrets, set))
+	if err != nil {
+		return err
+	}
 	evaluated, err := a.Workflows.Preview(r.Context(),
-		wire.PreviewInput{Deployment: c.deployment, Snapshot: ok.snapshot, Configuration: ok.configuration})
+		wire.PreviewInput{Deployment: c.deployment, Snapshot: ok.snapshot, Configuration: canonical})
 	switch {
 	case err != nil:
 		return fromWorkflow(err, advice)
@@ -188,8 +258,10 @@ func (a *api) preview(w http.ResponseWriter, r *http.Request, c caller) error {
 	if out.DisabledApplications == nil {
 		out.DisabledApplications = []string{}
 	}
-	for _, secret := range ok.secrets {
-		out.SecretsSet[secret.Application] = append(out.SecretsSet[secret.Application], secret.Field)
+	for _, application := range ok.secrets {
+		if fields := set[application.Path]; len(fields) > 0 {
+			out.SecretsSet[application.Application] = append(out.SecretsSet[application.Application], fields...)
+		}
 	}
 	return respondJSON(w, http.StatusOK, out)
 }
@@ -202,7 +274,9 @@ type destroyed struct {
 }
 
 func (a *api) destroy(w http.ResponseWriter, r *http.Request, c caller) error {
-	answer, err := a.Workflows.Destroy(r.Context(), c.deployment, uuid.NewString())
+	answer, err := a.Workflows.Destroy(r.Context(), wire.DestroyInput{
+		Deployment: c.deployment, Request: uuid.NewString(), Secrets: a.Sealer != nil,
+	})
 	if err != nil {
 		return fromWorkflow(err, "slipway could not finish this now; send the delete again, which is safe")
 	}

@@ -34,14 +34,21 @@ func (t Temporal) Submit(ctx context.Context, id, request string, submit wire.Su
 	return answer, err
 }
 
+// Commit brings the secrets of a submit to its workflow, which waits for them.
+func (t Temporal) Commit(ctx context.Context, id, request string, commit wire.CommitRequest) (wire.SubmitAnswer, error) {
+	var answer wire.SubmitAnswer
+	err := updates.Existing(ctx, t.client, wire.SubmitID(id, request), wire.UpdateCommit, &answer, commit)
+	return answer, err
+}
+
 // Destroy starts the Destroy workflow of the request, or finds it running, and
 // waits for the answer of its update.
-func (t Temporal) Destroy(ctx context.Context, id, request string) (wire.DestroyAnswer, error) {
+func (t Temporal) Destroy(ctx context.Context, destroy wire.DestroyInput) (wire.DestroyAnswer, error) {
 	var answer wire.DestroyAnswer
 	err := updates.WithStart(ctx, t.client, updates.Start{
-		Options:  options(wire.DestroyID(id, request), id, "destroy of "+id),
+		Options:  options(wire.DestroyID(destroy.Deployment, destroy.Request), destroy.Deployment, "destroy of "+destroy.Deployment),
 		Workflow: wire.WorkflowDestroy,
-		Input:    wire.DestroyInput{Deployment: id, Request: request},
+		Input:    destroy,
 	}, wire.UpdateDestroy, &answer)
 	return answer, err
 }

@@ -83,7 +83,7 @@ func TestTemporalDestroy(t *testing.T) {
 	c.On("UpdateWithStartWorkflow", mock.Anything, mock.MatchedBy(func(o client.UpdateWithStartWorkflowOptions) bool {
 		return o.UpdateOptions.UpdateName == wire.UpdateDestroy && o.UpdateOptions.WorkflowID == "destroy/one/request" && len(o.UpdateOptions.Args) == 0
 	})).Return(answers(wire.DestroyAnswer{Idle: true}, nil), nil)
-	answer, err := NewTemporal(c).Destroy(context.Background(), "one", "request")
+	answer, err := NewTemporal(c).Destroy(context.Background(), wire.DestroyInput{Deployment: "one", Request: "request"})
 	require.NoError(t, err)
 	require.Equal(t, wire.DestroyAnswer{Idle: true}, answer)
 }

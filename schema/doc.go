@@ -9,6 +9,7 @@
 //     group allows, what a request comes to.
 //   - schema/crds, schema/rbac: the custom resources that slipway reads, and the
 //     rights that it needs in Kubernetes.
+//   - schema/kvpolicy: the rights that it needs in OpenBao.
 //   - migrations/: the PostgreSQL schema, in order. schema.sql is what they
 //     add up to; a test keeps the two equal.
 //   - openapi.yaml: the deployments API.

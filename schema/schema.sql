@@ -151,6 +151,15 @@ CREATE TABLE public.keys (
     value bytea NOT NULL
 );
 COMMENT ON TABLE public.keys IS 'Random keys that all replicas share, such as the one that signs tickets of the channel.';
+CREATE TABLE public.preparing (
+    deployment_id text NOT NULL,
+    workflow_id text NOT NULL,
+    run_id text NOT NULL,
+    since timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT preparing_deployment_id_check CHECK ((deployment_id ~ '^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$'::text))
+);
+COMMENT ON TABLE public.preparing IS 'Who has the secrets of a deployment in hand, from reading OpenBao until the record of the build, or until they are cleared. One at a time, so that no two submits mix. A sweeper removes the row of a workflow that has ended.';
+COMMENT ON COLUMN public.preparing.deployment_id IS 'Of a deployment that may not be known yet.';
 CREATE TABLE public.snapshots (
     store_path text NOT NULL,
     built_at timestamp with time zone DEFAULT now() NOT NULL,
@@ -185,6 +194,8 @@ ALTER TABLE ONLY public.events
     ADD CONSTRAINT events_pkey PRIMARY KEY (deployment_id, sequence);
 ALTER TABLE ONLY public.keys
     ADD CONSTRAINT keys_pkey PRIMARY KEY (name);
+ALTER TABLE ONLY public.preparing
+    ADD CONSTRAINT preparing_pkey PRIMARY KEY (deployment_id);
 ALTER TABLE ONLY public.snapshots
     ADD CONSTRAINT snapshots_pkey PRIMARY KEY (store_path);
 ALTER TABLE ONLY public.source

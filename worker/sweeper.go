@@ -15,10 +15,13 @@ import (
 )
 
 // sweepEvery is how often a worker looks for builds without a workflow.
-// sweepAge spares builds whose workflow may just be starting.
+// sweepAge spares builds whose workflow may just be starting. letGoAfter is how
+// long a run must have ended before others get the secrets that it had in hand:
+// a step of it may still be writing, for the 30 s that the longest has.
 const (
 	sweepEvery = 20 * time.Second
 	sweepAge   = 10 * time.Second
+	letGoAfter = 35 * time.Second
 )
 
 // Builds is what the sweeper needs of the store.
@@ -26,9 +29,12 @@ type Builds interface {
 	Pending(ctx context.Context, age time.Duration) ([]store.Pending, error)
 	Finish(ctx context.Context, ref deployment.Ref, otherwise store.End) (store.Ended, error)
 	TrimEvaluations(ctx context.Context) error
+	Preparations(ctx context.Context, age time.Duration) ([]store.Preparation, error)
+	Unprepare(ctx context.Context, p store.Preparation) error
 }
 
-// Sweeper fails builds whose workflow has ended without them.
+// Sweeper fails builds whose workflow has ended without them, and lets go of the
+// secrets of deployments that such a workflow had in hand.
 type Sweeper struct {
 	Builds Builds
 	Client client.Client
@@ -58,7 +64,7 @@ func (s *Sweeper) sweep(ctx context.Context) error {
 	}
 	var errs []error
 	for _, build := range pending {
-		gone, err := s.gone(ctx, build.WorkflowID)
+		gone, err := s.gone(ctx, build.WorkflowID, "", 0)
 		if err != nil || !gone {
 			errs = append(errs, err)
 			continue
@@ -77,13 +83,33 @@ func (s *Sweeper) sweep(ctx context.Context) error {
 				zap.String("workflowId", build.WorkflowID), zap.String("status", string(ended.Status)))
 		}
 	}
-	return errors.Join(append(errs, s.Builds.TrimEvaluations(ctx))...)
+	return errors.Join(append(errs, s.letGo(ctx), s.Builds.TrimEvaluations(ctx))...)
 }
 
-// gone reports whether a workflow has no open run. A workflow that was reset
-// has one.
-func (s *Sweeper) gone(ctx context.Context, workflowID string) (bool, error) {
-	description, err := s.Client.DescribeWorkflowExecution(ctx, workflowID, "")
+func (s *Sweeper) letGo(ctx context.Context) error {
+	preparations, err := s.Builds.Preparations(ctx, sweepAge)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, p := range preparations {
+		gone, err := s.gone(ctx, p.WorkflowID, p.RunID, letGoAfter)
+		if err == nil && gone {
+			err = s.Builds.Unprepare(ctx, p)
+		}
+		if err == nil && gone {
+			s.Log.Info("let go of the secrets of a deployment whose workflow is gone",
+				zap.String("deploymentId", p.Deployment), zap.String("workflowId", p.WorkflowID))
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// gone reports whether a run ended at least so long ago; with no run, whether a
+// workflow has no open one. A workflow that was reset has one.
+func (s *Sweeper) gone(ctx context.Context, workflowID, runID string, ago time.Duration) (bool, error) {
+	description, err := s.Client.DescribeWorkflowExecution(ctx, workflowID, runID)
 	var notFound *serviceerror.NotFound
 	if errors.As(err, &notFound) {
 		return true, nil
@@ -91,5 +117,6 @@ func (s *Sweeper) gone(ctx context.Context, workflowID string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return description.GetWorkflowExecutionInfo().GetStatus() != enums.WORKFLOW_EXECUTION_STATUS_RUNNING, nil
+	info := description.GetWorkflowExecutionInfo()
+	return info.GetStatus() != enums.WORKFLOW_EXECUTION_STATUS_RUNNING && time.Since(info.GetCloseTime().AsTime()) >= ago, nil
 }

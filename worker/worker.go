@@ -14,6 +14,7 @@ import (
 
 	"slipway.dev/slipway/activities/deployer"
 	"slipway.dev/slipway/activities/nix"
+	"slipway.dev/slipway/activities/openbao"
 	"slipway.dev/slipway/activities/store"
 	"slipway.dev/slipway/schema/wire"
 	"slipway.dev/slipway/workflows"
@@ -38,6 +39,8 @@ type Activities struct {
 	Store    *store.Activities
 	Nix      *nix.Activities
 	Deployer *deployer.Activities
+	// OpenBao is nil where none is configured.
+	OpenBao *openbao.Activities
 }
 
 // Config is what a worker needs.
@@ -71,6 +74,9 @@ func Run(ctx context.Context, c Config) error {
 		w.RegisterWorkflowWithOptions(workflows.Destroy, workflow.RegisterOptions{Name: wire.WorkflowDestroy})
 		w.RegisterWorkflowWithOptions(workflows.SchemaBuild, workflow.RegisterOptions{Name: wire.WorkflowSchemaBuild})
 		w.RegisterActivity(c.Activities.Store)
+		if c.Activities.OpenBao != nil {
+			w.RegisterActivity(c.Activities.OpenBao)
+		}
 		w.RegisterActivityWithOptions(c.Activities.Nix.CachedNames, activity.RegisterOptions{Name: "CachedNames"})
 		return w
 	}

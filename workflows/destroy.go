@@ -44,7 +44,11 @@ func (d *destroy) run(ctx workflow.Context) (wire.BuildResult, error) {
 			d.build.details(ctx, "an earlier destroy is on its way")
 			return wire.BuildResult{Outcome: "joined", Build: d.answer.Build, Reason: "an earlier destroy is on its way"}, nil
 		default:
-			return d.build.run(ctx)
+			result, err := d.build.run(ctx)
+			if d.in.Secrets && err == nil && result.Outcome == string(deployment.StatusSucceeded) {
+				(&secrets{}).haulOut(ctx, d.build.ref)
+			}
+			return result, err
 		}
 	})
 }

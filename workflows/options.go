@@ -161,3 +161,55 @@ func tending(ctx workflow.Context, summary string) workflow.Context {
 		Summary: summary,
 	})
 }
+
+// takingSecrets is for taking the secrets of a deployment in hand. The activity
+// waits up to 10 s for another submit; a second try is for a worker that died.
+func takingSecrets(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue:              wire.QueueMain,
+		StartToCloseTimeout:    15 * time.Second,
+		ScheduleToCloseTimeout: 20 * time.Second,
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval: 200 * time.Millisecond,
+			MaximumAttempts: 2,
+		},
+		Summary: summary,
+	})
+}
+
+// readingSecrets is for a look at OpenBao that a caller waits for.
+func readingSecrets(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue:              wire.QueueMain,
+		StartToCloseTimeout:    15 * time.Second,
+		ScheduleToCloseTimeout: 20 * time.Second,
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval: 200 * time.Millisecond,
+			MaximumAttempts: 3,
+		},
+		Summary: summary,
+	})
+}
+
+// writingSecrets is for writing secrets. The values can be unwrapped once, so
+// there is one try, which repeats its writes itself.
+func writingSecrets(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue:              wire.QueueMain,
+		StartToCloseTimeout:    15 * time.Second,
+		ScheduleToCloseTimeout: 20 * time.Second,
+		RetryPolicy:            &temporal.RetryPolicy{MaximumAttempts: 1},
+		Summary:                summary,
+	})
+}
+
+// deletingSecrets is for one try of deleting secrets, with the secrets in hand.
+// Whoever calls it lets go of them before the next.
+func deletingSecrets(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue:           wire.QueueMain,
+		StartToCloseTimeout: 30 * time.Second,
+		RetryPolicy:         &temporal.RetryPolicy{MaximumAttempts: 1},
+		Summary:             summary,
+	})
+}

@@ -39,6 +39,10 @@ func options() (local, remote map[string]func(workflow.Context) workflow.Context
 			"deploying":             of(tries(deployTries)),
 			"deploying for destroy": of(tries(destroyTries)),
 			"tending":               of(tending),
+			"takingSecrets":         of(takingSecrets),
+			"readingSecrets":        of(readingSecrets),
+			"writingSecrets":        of(writingSecrets),
+			"deletingSecrets":       of(deletingSecrets),
 		}
 }
 

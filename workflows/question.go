@@ -31,6 +31,11 @@ func (q *question[A]) ask(ctx workflow.Context, decide func() (A, error)) (A, er
 	return q.answer, q.refusal
 }
 
+// refuse decides without an update: those that come get the refusal.
+func (q *question[A]) refuse(refusal error) {
+	q.asked, q.decided, q.refusal = true, true, refusal
+}
+
 // run is the life of a run: it waits for the question and for its answer, goes
 // on with carryOut unless that is a refusal, and ends when every update has
 // been answered. what names the run in its details.

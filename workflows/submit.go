@@ -29,9 +29,13 @@ func Submit(ctx workflow.Context, in wire.SubmitInput) (wire.BuildResult, error)
 
 type submit struct {
 	question[wire.SubmitAnswer]
+	commit        question[wire.SubmitAnswer] // of a submit with secrets to write
 	in            wire.SubmitInput
 	build         build
 	configuration json.RawMessage // of the first update
+	request       wire.SubmitRequest
+	evaluated     wire.Evaluated
+	secrets       secrets
 }
 
 func (s *submit) setup(ctx workflow.Context) error {
@@ -39,12 +43,24 @@ func (s *submit) setup(ctx workflow.Context) error {
 	if err := workflow.SetUpdateHandler(ctx, wire.UpdateSubmit, s.submit); err != nil {
 		return err
 	}
+	if err := workflow.SetUpdateHandler(ctx, wire.UpdateCommit, s.committed); err != nil {
+		return err
+	}
 	return workflow.SetUpdateHandler(ctx, wire.UpdateCancel, s.build.cancel)
 }
 
 func (s *submit) run(ctx workflow.Context) (wire.BuildResult, error) {
 	return s.question.run(ctx, "Submit of `"+s.in.Deployment+"`", func() (wire.BuildResult, error) {
-		return s.build.run(ctx)
+		if s.answer.Ready {
+			if result, err := s.awaitSecrets(ctx); err != nil || result.Outcome != "" {
+				return result, err
+			}
+		}
+		result, err := s.build.run(ctx)
+		if err == nil && result.Outcome == string(deployment.StatusSucceeded) {
+			s.secrets.clear(ctx, s.build.ref)
+		}
+		return result, err
 	})
 }
 
@@ -57,32 +73,111 @@ func (s *submit) submit(ctx workflow.Context, request wire.SubmitRequest) (wire.
 		return wire.SubmitAnswer{}, temporal.NewNonRetryableApplicationError(
 			"the same request came before with another configuration", wire.ErrorIdempotencyConflict, nil)
 	}
-	return s.ask(ctx, func() (wire.SubmitAnswer, error) { return s.decide(ctx, request) })
+	answer, err := s.ask(ctx, func() (wire.SubmitAnswer, error) { return s.decide(ctx, request) })
+	if err == nil && answer.Ready && s.commit.decided && s.commit.refusal == nil {
+		return s.commit.answer, nil // the same request again, after its secrets came
+	}
+	return answer, err
 }
 
-// decide checks, evaluates and records. Whatever it refuses has stored
-// nothing.
+// decide checks, evaluates and records, but for a submit with secrets to write,
+// which is ready then. Whatever it refuses has stored nothing.
 func (s *submit) decide(ctx workflow.Context, request wire.SubmitRequest) (wire.SubmitAnswer, error) {
 	var a *store.Activities
 	var recorded store.Recorded
+	s.request = request
 	recall := store.RecallInput{Deployment: s.in.Deployment, Request: s.in.Request, Configuration: request.Configuration}
 	err := workflow.ExecuteLocalActivity(onRequest(ctx, "look for the same request"), a.Recall, recall).Get(ctx, &recorded)
 	if err != nil {
 		return wire.SubmitAnswer{}, forCaller(err)
 	}
-	if recorded.Build == 0 {
-		evaluated, err := s.evaluate(ctx, request)
+	if recorded.Build != 0 {
+		return s.recorded(ctx, recorded)
+	}
+	if len(request.Secrets) == 0 {
+		return s.evaluateAndRecord(ctx)
+	}
+	if err := s.secrets.read(ctx, s.in.Deployment, request); err != nil {
+		return wire.SubmitAnswer{}, err
+	}
+	answer, err := s.evaluateAndRecord(ctx)
+	if err != nil {
+		s.secrets.letGo(ctx)
+	}
+	return answer, err
+}
+
+func (s *submit) evaluateAndRecord(ctx workflow.Context) (wire.SubmitAnswer, error) {
+	var err error
+	if s.evaluated, err = s.evaluate(ctx, s.evaluatedRequest()); err != nil {
+		return wire.SubmitAnswer{}, err
+	}
+	if len(s.secrets.prepared.Write) > 0 {
+		return wire.SubmitAnswer{Ready: true}, nil
+	}
+	if err := s.secrets.write(ctx, ""); err != nil {
+		return wire.SubmitAnswer{}, err
+	}
+	return s.record(ctx)
+}
+
+// evaluatedRequest is the request with the configuration that is evaluated,
+// stored and deployed.
+func (s *submit) evaluatedRequest() wire.SubmitRequest {
+	request := s.request
+	if s.secrets.held {
+		request.Configuration = s.secrets.prepared.Configuration
+	}
+	return request
+}
+
+// awaitSecrets waits for the secrets of a submit that is ready. A result with an
+// outcome is the end of the run.
+func (s *submit) awaitSecrets(ctx workflow.Context) (wire.BuildResult, error) {
+	workflow.SetCurrentDetails(ctx, "Submit of `"+s.in.Deployment+"`: waits for its secrets.")
+	asked, err := awaitWithin(ctx, workflow.AwaitOptions{Timeout: firstUpdate}, func() bool { return s.commit.asked })
+	if s.commit.asked {
+		disconnected, release := workflow.NewDisconnectedContext(ctx)
+		defer release()
+		if err := workflow.Await(disconnected, func() bool { return s.commit.decided }); err != nil {
+			return wire.BuildResult{}, err
+		}
+		if s.commit.refusal == nil {
+			return wire.BuildResult{}, nil
+		}
+		result := wire.BuildResult{Outcome: "refused", Reason: reason(s.commit.refusal)}
+		workflow.SetCurrentDetails(ctx, "Submit of `"+s.in.Deployment+"` refused: "+result.Reason)
+		return result, ctx.Err()
+	}
+	// From here on nothing may be written: secrets that come now are too late.
+	s.commit.refuse(temporal.NewNonRetryableApplicationError("the submit does not wait for its secrets any more", wire.ErrorUnavailable, nil))
+	s.secrets.letGo(ctx)
+	if err == nil && !asked {
+		return wire.BuildResult{Outcome: "no secrets"}, nil
+	}
+	return wire.BuildResult{}, err
+}
+
+// committed is the update commit.
+func (s *submit) committed(ctx workflow.Context, request wire.CommitRequest) (wire.SubmitAnswer, error) {
+	if !s.decided || !s.answer.Ready {
+		return wire.SubmitAnswer{}, temporal.NewNonRetryableApplicationError("the submit does not wait for secrets", wire.ErrorUnavailable, nil)
+	}
+	return s.commit.ask(ctx, func() (wire.SubmitAnswer, error) {
+		if request.Wrapped == "" {
+			s.secrets.letGo(ctx)
+			return wire.SubmitAnswer{}, temporal.NewNonRetryableApplicationError("the secrets could not be handed over", wire.ErrorUnavailable, nil)
+		}
+		if err := s.secrets.write(ctx, request.Wrapped); err != nil {
+			s.secrets.letGo(ctx)
+			return wire.SubmitAnswer{}, err
+		}
+		answer, err := s.record(ctx)
 		if err != nil {
-			return wire.SubmitAnswer{}, err
+			s.secrets.letGo(ctx)
 		}
-		if recorded, err = s.record(ctx, request, evaluated); err != nil {
-			return wire.SubmitAnswer{}, err
-		}
-	}
-	if err := s.build.recorded(ctx, deployment.Ref{Deployment: s.in.Deployment, Build: recorded.Build}); err != nil {
-		return wire.SubmitAnswer{}, forCaller(err)
-	}
-	return wire.SubmitAnswer{Build: recorded.Build, Evaluation: recorded.Evaluation}, nil
+		return answer, err
+	})
 }
 
 func (s *submit) evaluate(ctx workflow.Context, request wire.SubmitRequest) (wire.Evaluated, error) {
@@ -97,17 +192,20 @@ func (s *submit) evaluate(ctx workflow.Context, request wire.SubmitRequest) (wir
 	return evaluated, nil
 }
 
-func (s *submit) record(ctx workflow.Context, request wire.SubmitRequest, evaluated wire.Evaluated) (store.Recorded, error) {
+func (s *submit) record(ctx workflow.Context) (wire.SubmitAnswer, error) {
 	var a *store.Activities
 	var recorded store.Recorded
 	workflow.SetCurrentDetails(ctx, "Submit of `"+s.in.Deployment+"`: records the build.")
+	request := s.evaluatedRequest()
 	in := store.Submit{
 		Deployment:    s.in.Deployment,
 		Request:       s.in.Request,
 		WorkflowID:    workflow.GetInfo(ctx).WorkflowExecution.ID,
 		Snapshot:      request.Snapshot,
 		Configuration: request.Configuration,
-		EvaluationKey: evaluated.Key,
+		Asked:         s.request.Configuration,
+		EvaluationKey: s.evaluated.Key,
+		Prepared:      s.secrets.preparation(ctx),
 	}
 	// Once a record may have happened, its result is wanted: a cancelled
 	// workflow then ends the build instead of forgetting it.
@@ -115,9 +213,17 @@ func (s *submit) record(ctx workflow.Context, request wire.SubmitRequest, evalua
 	defer release()
 	err := workflow.ExecuteLocalActivity(onRequest(disconnected, "record the build"), a.Record, in).Get(disconnected, &recorded)
 	if err != nil {
-		return recorded, forCaller(err)
+		return wire.SubmitAnswer{}, forCaller(err)
 	}
-	return recorded, nil
+	s.secrets.held = false
+	return s.recorded(ctx, recorded)
+}
+
+func (s *submit) recorded(ctx workflow.Context, recorded store.Recorded) (wire.SubmitAnswer, error) {
+	if err := s.build.recorded(ctx, deployment.Ref{Deployment: s.in.Deployment, Build: recorded.Build}); err != nil {
+		return wire.SubmitAnswer{}, forCaller(err)
+	}
+	return wire.SubmitAnswer{Build: recorded.Build, Evaluation: recorded.Evaluation}, nil
 }
 
 // evaluate asks the cache, then a worker with Nix. A second worker may have a

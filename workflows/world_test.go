@@ -25,7 +25,9 @@ import (
 
 	"slipway.dev/slipway/activities/deployer"
 	"slipway.dev/slipway/activities/nix"
+	"slipway.dev/slipway/activities/openbao"
 	"slipway.dev/slipway/activities/store"
+	schema "slipway.dev/slipway/schema/configuration"
 	"slipway.dev/slipway/schema/deployment"
 	"slipway.dev/slipway/schema/wire"
 	"slipway.dev/slipway/workflows"
@@ -116,6 +118,18 @@ type world struct {
 	// The evaluation cache, and what the tries of evaluating give.
 	cached    wire.Evaluated
 	evaluated []wire.Evaluated
+	// What the submit says about secrets, what it means for OpenBao, whether the
+	// run has them in hand, what it wrote and cleared, and what of that is needed
+	// by others.
+	asks     []schema.ApplicationSecrets
+	prepared openbao.Prepared
+	inHand   bool
+	wrote    []openbao.WriteInput
+	cleared  []openbao.Cleared
+	unneeded func([][2]string) [][2]string
+	newer    bool // there is a newer build than that of the run
+	// ready is what a caller does whose submit is ready for its secrets.
+	ready func()
 }
 
 // The steps that workflows call, so that those of the world stay like them.
@@ -128,6 +142,16 @@ type (
 		AwaitTurn(context.Context, deployment.Ref) (store.Turn, error)
 		Cancel(context.Context, deployment.Ref) (deployment.Status, error)
 		Finish(context.Context, store.FinishInput) (store.Ended, error)
+		PrepareSecrets(context.Context, store.Preparation) error
+		LetGoOfSecrets(context.Context, store.Preparation) error
+		Unneeded(context.Context, store.UnneededInput) ([][2]string, error)
+		IsNewest(context.Context, deployment.Ref) (bool, error)
+	}
+	openbaoSteps interface {
+		ReadSecrets(context.Context, openbao.ReadInput) (openbao.Prepared, error)
+		WriteSecrets(context.Context, openbao.WriteInput) error
+		ClearSecrets(context.Context, openbao.ClearInput) error
+		DeleteSecrets(context.Context, string) error
 	}
 	nixSteps interface {
 		CachedNames(context.Context, nix.NamesInput) (wire.Evaluated, error)
@@ -144,6 +168,7 @@ var (
 	_, _ storeSteps    = (*store.Activities)(nil), (*world)(nil)
 	_, _ nixSteps      = (*nix.Activities)(nil), (*world)(nil)
 	_, _ deployerSteps = (*deployer.Activities)(nil), (*world)(nil)
+	_, _ openbaoSteps  = (*openbao.Activities)(nil), (*world)(nil)
 )
 
 func newWorld(t *testing.T) *world {
@@ -302,6 +327,9 @@ func (w *world) update(name string, args ...any) {
 				text, err := json.Marshal(answer)
 				require.NoError(w.t, err)
 				w.tell("%s is answered %s", name, text)
+				if strings.Contains(string(text), "ready") && w.ready != nil {
+					w.env.RegisterDelayedCallback(w.ready, 0)
+				}
 			case errors.As(err, &application):
 				require.True(w.t, application.NonRetryable())
 				w.tell("%s is refused: %s: %s", name, application.Type(), strings.SplitN(application.Message(), "\n", 2)[0])
@@ -313,7 +341,11 @@ func (w *world) update(name string, args ...any) {
 }
 
 func (w *world) submit(configuration string) {
-	w.update(wire.UpdateSubmit, wire.SubmitRequest{Snapshot: snapshot, Configuration: json.RawMessage(configuration)})
+	w.update(wire.UpdateSubmit, wire.SubmitRequest{Snapshot: snapshot, Configuration: json.RawMessage(configuration), Secrets: w.asks})
+}
+
+func (w *world) commit(wrapped string) {
+	w.update(wire.UpdateCommit, wire.CommitRequest{Wrapped: wrapped})
 }
 
 // operatorCancels cancels the workflow in the middle of a step.
@@ -382,7 +414,7 @@ func (w *world) Recall(ctx context.Context, in store.RecallInput) (store.Recorde
 	switch {
 	case w.build == 0:
 		return store.Recorded{}, nil
-	case string(in.Configuration) != string(w.recorded.Configuration):
+	case string(in.Configuration) != string(w.recorded.Configuration) && string(in.Configuration) != string(w.recorded.Asked):
 		return store.Recorded{}, temporal.NewNonRetryableApplicationError("other", wire.ErrorIdempotencyConflict, nil)
 	}
 	return store.Recorded{Build: w.build, Evaluation: deployment.EvaluationEvaluated, Before: true}, nil
@@ -394,7 +426,10 @@ func (w *world) Record(ctx context.Context, in store.Submit) (store.Recorded, er
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.build, w.status, w.recorded = build, deployment.StatusQueued, in
+	if in.Prepared != nil && !w.inHand {
+		return store.Recorded{}, temporal.NewNonRetryableApplicationError("not in hand", wire.ErrorSubmitInProgress, nil)
+	}
+	w.build, w.status, w.recorded, w.inHand = build, deployment.StatusQueued, in, false
 	out := store.Recorded{Build: build, Evaluation: deployment.EvaluationSkipped}
 	if in.EvaluationKey != "" {
 		out.Evaluation = deployment.EvaluationEvaluated
@@ -444,7 +479,11 @@ func (w *world) Names(ctx context.Context, in nix.NamesInput) (wire.Evaluated, e
 }
 
 func (w *world) checkNames(in nix.NamesInput) {
-	if in.Snapshot != snapshot || string(in.Configuration) != string(configuration) {
+	want := configuration
+	if w.prepared.Configuration != nil {
+		want = string(w.prepared.Configuration)
+	}
+	if in.Snapshot != snapshot || string(in.Configuration) != want {
 		w.t.Errorf("an evaluation of %s in %s", in.Configuration, in.Snapshot)
 	}
 }
@@ -544,6 +583,87 @@ func (w *world) runDeployer(ctx context.Context, name string, ref deployment.Ref
 	return nil
 }
 
+func (w *world) PrepareSecrets(ctx context.Context, p store.Preparation) error {
+	if err := w.step(ctx, wire.QueueMain, "PrepareSecrets", ""); err != nil {
+		return err
+	}
+	w.checkPreparation(ctx, p)
+	w.set(func() { w.inHand = true })
+	return nil
+}
+
+func (w *world) LetGoOfSecrets(ctx context.Context, p store.Preparation) error {
+	if err := w.step(ctx, "", "LetGoOfSecrets", ""); err != nil {
+		return err
+	}
+	w.checkPreparation(ctx, p)
+	w.set(func() { w.inHand = false })
+	return nil
+}
+
+func (w *world) checkPreparation(ctx context.Context, p store.Preparation) {
+	run := activity.GetInfo(ctx).WorkflowExecution
+	if want := (store.Preparation{Deployment: id, WorkflowID: run.ID, RunID: run.RunID}); p != want {
+		w.t.Errorf("a preparation of %+v", p)
+	}
+}
+
+// withSecretsInHand is step for what nobody else may do meanwhile.
+func (w *world) withSecretsInHand(ctx context.Context, queue, name, detail string) error {
+	w.mu.Lock()
+	inHand := w.inHand
+	w.mu.Unlock()
+	if !inHand {
+		w.t.Errorf("%s without the secrets in hand", name)
+	}
+	return w.step(ctx, queue, name, detail)
+}
+
+func (w *world) Unneeded(ctx context.Context, in store.UnneededInput) ([][2]string, error) {
+	if err := w.withSecretsInHand(ctx, "", "Unneeded", ""); err != nil {
+		return nil, err
+	}
+	if w.unneeded == nil {
+		return in.Cleared, nil
+	}
+	return w.unneeded(in.Cleared), nil
+}
+
+func (w *world) IsNewest(ctx context.Context, ref deployment.Ref) (bool, error) {
+	err := w.withSecretsInHand(ctx, "", "IsNewest", ref.String())
+	return !w.newer, err
+}
+
+func (w *world) ReadSecrets(ctx context.Context, in openbao.ReadInput) (openbao.Prepared, error) {
+	if err := w.withSecretsInHand(ctx, wire.QueueMain, "ReadSecrets", ""); err != nil {
+		return openbao.Prepared{}, err
+	}
+	if in.Deployment != id || string(in.Configuration) != configuration || len(in.Applications) != len(w.asks) {
+		w.t.Errorf("secrets of %+v", in)
+	}
+	return w.prepared, nil
+}
+
+func (w *world) WriteSecrets(ctx context.Context, in openbao.WriteInput) error {
+	if err := w.withSecretsInHand(ctx, wire.QueueMain, "WriteSecrets", fmt.Sprintf("by %q", in.Wrapped)); err != nil {
+		return err
+	}
+	w.set(func() { w.wrote = append(w.wrote, in) })
+	return nil
+}
+
+func (w *world) ClearSecrets(ctx context.Context, in openbao.ClearInput) error {
+	if err := w.withSecretsInHand(ctx, wire.QueueMain, "ClearSecrets", ""); err != nil {
+		return err
+	}
+	w.set(func() { w.cleared = append(w.cleared, in.Cleared...) })
+	return nil
+}
+
+func (w *world) DeleteSecrets(ctx context.Context, deployment string) error {
+	return w.withSecretsInHand(ctx, wire.QueueMain, "DeleteSecrets", deployment)
+}
+
 // story is one run of a workflow and what it does.
 type story struct {
 	name    string
@@ -560,6 +680,7 @@ func tellStories(t *testing.T, run func(*world), stories []story) {
 				s.arrange(w)
 			}
 			run(w)
+			require.False(t, w.inHand, "the secrets stay in hand")
 			require.Equal(t, strings.Join(s.want, "\n"), strings.Join(w.story(), "\n"))
 		})
 	}

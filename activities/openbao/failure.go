@@ -45,7 +45,8 @@ type UnavailableError struct {
 	Message string
 }
 
-func (e *UnavailableError) Error() string { return e.Message }
+// Error ends in the reason, which is what docs/secrets.md explains.
+func (e *UnavailableError) Error() string { return e.Message + " (" + string(e.Reason) + ")" }
 
 func unavailable(reason Reason, format string, args ...any) error {
 	return &UnavailableError{Reason: reason, Message: fmt.Sprintf(format, args...)}

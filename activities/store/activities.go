@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
+	"slipway.dev/slipway/schema/configuration"
 	"slipway.dev/slipway/schema/deployment"
 	"slipway.dev/slipway/schema/wire"
 )
@@ -106,6 +108,61 @@ func (a *Activities) Finish(ctx context.Context, in FinishInput) (Ended, error) 
 	return ended, typed(err)
 }
 
+// Preparing is how long a submit waits for another one that has the secrets of
+// the deployment in hand, and how often it looks.
+const (
+	prepareTime = 10 * time.Second
+	prepareLook = 200 * time.Millisecond
+)
+
+// PrepareSecrets takes the secrets of a deployment in hand. It fails with
+// wire.ErrorSubmitInProgress where another one has them for too long.
+func (a *Activities) PrepareSecrets(ctx context.Context, p Preparation) error {
+	for deadline := time.Now().Add(prepareTime); ; {
+		err := a.Store.Prepare(ctx, p)
+		if !errors.Is(err, ErrInProgress) || time.Now().After(deadline) {
+			return typed(err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(prepareLook):
+		}
+	}
+}
+
+// LetGoOfSecrets is the end of PrepareSecrets where no record is.
+func (a *Activities) LetGoOfSecrets(ctx context.Context, p Preparation) error {
+	return typed(a.Store.Unprepare(ctx, p))
+}
+
+// UnneededInput asks which of some cleared secrets nobody needs.
+type UnneededInput struct {
+	Deployment string
+	// Cleared are application and field.
+	Cleared [][2]string
+}
+
+// Unneeded are the cleared secrets that the newest submit of the deployment does
+// not name: what it sets or keeps must not be deleted.
+func (a *Activities) Unneeded(ctx context.Context, in UnneededInput) ([][2]string, error) {
+	_, newest, err := a.Store.Newest(ctx, in.Deployment)
+	if err != nil {
+		return nil, typed(err)
+	}
+	set, err := configuration.SecretsSet(json.RawMessage(newest))
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(slices.Clone(in.Cleared), func(one [2]string) bool { return set[one] }), nil
+}
+
+// IsNewest reports whether a build is the newest of its deployment.
+func (a *Activities) IsNewest(ctx context.Context, ref deployment.Ref) (bool, error) {
+	build, _, err := a.Store.Newest(ctx, ref.Deployment)
+	return build == ref.Build, typed(err)
+}
+
 // typed gives the errors that a workflow decides on their types. All others
 // are failures of the database, which a retry may mend.
 func typed(err error) error {
@@ -119,6 +176,8 @@ func typed(err error) error {
 		})
 	case errors.Is(err, deployment.ErrUnknown):
 		return temporal.NewNonRetryableApplicationError("slipway does not know this deployment", wire.ErrorUnknownDeployment, nil)
+	case errors.Is(err, ErrInProgress):
+		return temporal.NewNonRetryableApplicationError(ErrInProgress.Error(), wire.ErrorSubmitInProgress, nil)
 	case errors.Is(err, ErrOtherConfiguration):
 		return temporal.NewNonRetryableApplicationError(ErrOtherConfiguration.Error(), wire.ErrorIdempotencyConflict, nil)
 	default:

@@ -28,6 +28,12 @@ type Submit struct {
 	Snapshot   string
 	// Configuration is canonical JSON without secrets.
 	Configuration json.RawMessage
+	// Asked is the configuration that the request asked for, which is what the
+	// same request is known by; Configuration where that is empty.
+	Asked json.RawMessage
+	// Prepared: the submit has the secrets of the deployment in hand, and lets
+	// go of them with the record.
+	Prepared *Preparation
 	// EvaluationKey is where the evaluation cache has the names; empty when
 	// the evaluation was skipped.
 	EvaluationKey string
@@ -84,9 +90,22 @@ func (s *Store) Record(ctx context.Context, in Submit) (Recorded, error) {
 		if err != nil {
 			return fmt.Errorf("lock deployment %s: %w", in.Deployment, err)
 		}
-		out, err = recall(ctx, tx, in.Deployment, in.Request, in.Configuration)
+		asked := in.Asked
+		if asked == nil {
+			asked = in.Configuration
+		}
+		inHand := true
+		if in.Prepared != nil {
+			if inHand, err = unprepare(ctx, tx, *in.Prepared); err != nil {
+				return fmt.Errorf("let go of the secrets: %w", err)
+			}
+		}
+		out, err = recall(ctx, tx, in.Deployment, in.Request, asked)
 		if !errors.Is(err, deployment.ErrUnknown) {
 			return err
+		}
+		if !inHand { // a workflow that was reset, say: another may have written since
+			return ErrInProgress
 		}
 		out = Recorded{Build: number, Evaluation: deployment.EvaluationSkipped}
 		if in.EvaluationKey != "" {
@@ -96,7 +115,7 @@ func (s *Store) Record(ctx context.Context, in Submit) (Recorded, error) {
 		if err != nil {
 			return err
 		}
-		sum := sha256.Sum256(in.Configuration)
+		sum := sha256.Sum256(asked)
 		_, err = tx.Exec(ctx, `
 			INSERT INTO builds (deployment_id, number, action, request, workflow_id, snapshot, configuration,
 			                    configuration_hash, evaluation, created_at, nodes)

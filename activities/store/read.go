@@ -44,7 +44,7 @@ func toUTC(b *deployment.Build) {
 // identifiers, whose order the rows keep.
 const SelectDeployments = `
 	SELECT d.id, s.state, s.since, s.reason, s.live, d.next_event - 1,
-	       submitted.configuration, evaluated.nodes, ` + buildColumns + `
+	       submitted.configuration, coalesce(submitted.snapshot <> (SELECT store_path FROM source), false), evaluated.nodes, ` + buildColumns + `
 	FROM unnest($1::text[]) WITH ORDINALITY AS asked (id, place)
 	JOIN deployments d ON d.id = asked.id
 	JOIN deployment_states s ON s.deployment_id = d.id
@@ -52,7 +52,7 @@ const SelectDeployments = `
 		SELECT * FROM builds WHERE deployment_id = d.id ORDER BY number DESC LIMIT 1
 	) b ON true
 	LEFT JOIN LATERAL (
-		SELECT configuration FROM builds WHERE deployment_id = d.id AND action = 'deploy' ORDER BY number DESC LIMIT 1
+		SELECT configuration, snapshot FROM builds WHERE deployment_id = d.id AND action = 'deploy' ORDER BY number DESC LIMIT 1
 	) submitted ON true
 	LEFT JOIN LATERAL (
 		SELECT nodes FROM builds WHERE deployment_id = d.id AND action = 'deploy' AND nodes IS NOT NULL
@@ -65,7 +65,7 @@ func scanDeployment(row pgx.CollectableRow) (deployment.Snapshot, error) {
 	var configuration *string
 	d.LatestBuild = &deployment.Build{}
 	err := row.Scan(append([]any{
-		&d.ID, &d.State, &d.Since, &d.Reason, &d.Live, &d.Sequence, &configuration, &d.Nodes,
+		&d.ID, &d.State, &d.Since, &d.Reason, &d.Live, &d.Sequence, &configuration, &d.Older, &d.Nodes,
 	}, buildTargets(d.LatestBuild)...)...)
 	if err != nil {
 		return d, err
@@ -152,8 +152,10 @@ func (s *Store) Builds(ctx context.Context, id string, limit int, before int64) 
 func (s *Store) Build(ctx context.Context, ref deployment.Ref) (deployment.Build, error) {
 	var b deployment.Build
 	var configuration *string
-	err := s.pool.QueryRow(ctx, `SELECT `+buildColumns+`, b.configuration FROM builds b WHERE deployment_id = $1 AND number = $2`,
-		ref.Deployment, ref.Build).Scan(append(buildTargets(&b), &configuration)...)
+	err := s.pool.QueryRow(ctx, `
+		SELECT `+buildColumns+`, b.configuration, coalesce(b.snapshot <> (SELECT store_path FROM source), false)
+		FROM builds b WHERE deployment_id = $1 AND number = $2`,
+		ref.Deployment, ref.Build).Scan(append(buildTargets(&b), &configuration, &b.Older)...)
 	if err != nil {
 		return b, fmt.Errorf("read build %s: %w", ref, orUnknown(err))
 	}

@@ -13,16 +13,17 @@ import (
 // Source reads what submits are checked against.
 func (s *Store) Source(ctx context.Context) (deployment.Source, error) {
 	var source deployment.Source
-	var schema string
+	var schema, renames string
 	err := s.pool.QueryRow(ctx, `
-		SELECT coalesce(s.store_path, ''), coalesce(s.problem, ''), coalesce(snapshots.schema, '')
+		SELECT coalesce(s.store_path, ''), coalesce(s.problem, ''), coalesce(snapshots.schema, ''),
+		       coalesce(snapshots.renames::text, '{}')
 		FROM (VALUES (true)) one (one)
 		LEFT JOIN source s ON s.one = one.one
-		LEFT JOIN snapshots ON snapshots.store_path = s.store_path`).Scan(&source.Snapshot, &source.Problem, &schema)
+		LEFT JOIN snapshots ON snapshots.store_path = s.store_path`).Scan(&source.Snapshot, &source.Problem, &schema, &renames)
 	if err != nil {
 		return source, fmt.Errorf("read the module source: %w", err)
 	}
-	source.Schema = json.RawMessage(schema)
+	source.Schema, source.Renames = json.RawMessage(schema), json.RawMessage(renames)
 	return source, nil
 }
 

@@ -22,6 +22,7 @@ import (
 
 	"slipway.dev/slipway/activities/deployer"
 	"slipway.dev/slipway/activities/nix"
+	"slipway.dev/slipway/activities/openbao"
 	"slipway.dev/slipway/activities/store"
 	"slipway.dev/slipway/api"
 	"slipway.dev/slipway/api/auth"
@@ -111,16 +112,25 @@ func serve(ctx context.Context, cfg config.Config, p parts, log *zap.Logger) err
 			return err
 		}
 	}
+	var bao *openbao.Client
+	if cfg.OpenBao.Address != "" {
+		options := cfg.OpenBao
+		options.Problem = func(err error) { log.Warn("OpenBao", zap.Error(err)) }
+		if bao, err = openbao.New(options); err != nil {
+			return err
+		}
+		group.Go(func() error { bao.Run(ctx); return nil })
+	}
 	listener := db.Listener(log)
 	group.Go(func() error { listener.Run(ctx); return nil })
 	if p.api {
-		group.Go(func() error { return runAPI(ctx, group, cfg, db, listener, temporal, registry, log) })
+		group.Go(func() error { return runAPI(ctx, group, cfg, db, listener, temporal, bao, registry, log) })
 	}
 	if p.api && cfg.Coordination {
 		group.Go(func() error { return runCoordination(ctx, group, cfg, temporal, registry, log) })
 	}
 	if p.worker {
-		group.Go(func() error { return runWorker(ctx, cfg, db, listener, temporal, registry, log) })
+		group.Go(func() error { return runWorker(ctx, cfg, db, listener, temporal, bao, registry, log) })
 	}
 	err = group.Wait()
 	if errors.Is(err, context.Canceled) {
@@ -190,7 +200,7 @@ func awaitDatabase(ctx context.Context, db *store.Store, log *zap.Logger) error 
 }
 
 func runAPI(ctx context.Context, group *errgroup.Group, cfg config.Config, db *store.Store, listener *store.Listener,
-	temporal client.Client, registry prometheus.Registerer, log *zap.Logger) error {
+	temporal client.Client, bao *openbao.Client, registry prometheus.Registerer, log *zap.Logger) error {
 	verifier, err := auth.NewVerifier(cfg.TrustedIssuers, time.Now, log)
 	if err != nil {
 		return fmt.Errorf("SLIPWAY_TRUSTED_ISSUERS: %w", err)
@@ -204,8 +214,12 @@ func runAPI(ctx context.Context, group *errgroup.Group, cfg config.Config, db *s
 	if err != nil {
 		return err
 	}
+	var sealer api.Sealer
+	if bao != nil {
+		sealer = bao
+	}
 	handler, err := api.NewHandler(ctx, api.Config{
-		Reader: db, Listener: listener, Workflows: api.NewTemporal(temporal),
+		Sealer: sealer, Reader: db, Listener: listener, Workflows: api.NewTemporal(temporal),
 		Verifier: verifier, TicketKey: key, Log: log, Registerer: registry,
 		EvaluateTimeout: cfg.NixTimeout + time.Minute,
 	})
@@ -216,7 +230,7 @@ func runAPI(ctx context.Context, group *errgroup.Group, cfg config.Config, db *s
 }
 
 func runWorker(ctx context.Context, cfg config.Config, db *store.Store, listener *store.Listener,
-	temporal client.Client, registry prometheus.Registerer, log *zap.Logger) error {
+	temporal client.Client, bao *openbao.Client, registry prometheus.Registerer, log *zap.Logger) error {
 	evaluator, err := nix.New(nix.Config{
 		Timeout: cfg.NixTimeout, MemoryBytes: cfg.NixMemory, Slots: cfg.NixSlots,
 		StateDir: filepath.Join(cfg.StateDir, "nix"), Env: picked(os.Environ(), nixVariables...),
@@ -252,6 +266,10 @@ func runWorker(ctx context.Context, cfg config.Config, db *store.Store, listener
 		Evaluator: evaluator, Sources: db, Client: temporal,
 		Source: cfg.Source, Entry: cfg.SourceEntry, Roots: sources, Log: log,
 	}
+	var secrets *openbao.Activities
+	if bao != nil {
+		secrets = &openbao.Activities{Client: bao}
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { sweeper.Run(ctx); return nil })
 	group.Go(func() error { keeper.Run(ctx); return nil })
@@ -264,6 +282,7 @@ func runWorker(ctx context.Context, cfg config.Config, db *store.Store, listener
 				Store:    &store.Activities{Store: db, Listener: listener},
 				Nix:      &nix.Activities{Evaluator: evaluator, Cache: db, Sources: db, Entry: cfg.SourceEntry, Roots: sources},
 				Deployer: deploys,
+				OpenBao:  secrets,
 			},
 			EvaluationSlots: cfg.NixSlots, DeploySlots: cfg.DeploySlots, StopTimeout: cfg.ShutdownTimeout, Log: log,
 		})

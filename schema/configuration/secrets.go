@@ -245,6 +245,38 @@ func WithSecretsSet(configuration any, applications []ApplicationSecrets, set ma
 	return configuration
 }
 
+// SecretsSet are the secrets that a stored configuration names as set, as
+// application and field.
+func SecretsSet(stored []byte) (map[[2]string]bool, error) {
+	value, err := Decode(stored)
+	if err != nil {
+		return nil, fmt.Errorf("read a stored configuration: %w", err)
+	}
+	set := map[[2]string]bool{}
+	var walk func(value any)
+	walk = func(value any) {
+		object, _ := value.(map[string]any)
+		for key, member := range object {
+			if key != applicationsKey {
+				walk(member)
+				continue
+			}
+			applications, _ := member.(map[string]any)
+			for name, application := range applications {
+				members, _ := application.(map[string]any)
+				fields, _ := members[secretsSet].([]any)
+				for _, field := range fields {
+					if field, ok := field.(string); ok {
+						set[[2]string{name, field}] = true
+					}
+				}
+			}
+		}
+	}
+	walk(value)
+	return set, nil
+}
+
 // ValidateWith is Validate of a configuration with the secrets that were given
 // in their places, so that each is checked by its own subschema. Like those of
 // Validate, the messages hold no value.

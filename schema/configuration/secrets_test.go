@@ -211,3 +211,39 @@ func TestValidateWithChecksSecretsByTheirOwnSchema(t *testing.T) {
 	}, problems)
 	require.NotContains(t, s.Validate(rest), problems[0], "the rest still has no secret")
 }
+
+// What a stored configuration holds at the place of a secret is not shown; all
+// else is, as it is.
+func TestMask(t *testing.T) {
+	const application = `{"type": "object", "properties": {
+		"title": {"type": "string"},
+		"secretsSet": {"type": "array", "readOnly": true},
+		"key": {"type": "string", "writeOnly": true, "format": "password"},
+		"smtp": {"type": "object", "properties": {"password": {"$ref": "#/$defs/secret"}}}
+	}}`
+	const defs = `"$defs": {"secret": {"type": "string", "writeOnly": true, "format": "password"}}`
+	named := `{"properties": {"vm": {"properties": {"applications": {"properties": {"forum": ` + application + `}}}}}, ` + defs + `}`
+	pattern := `{"properties": {"vm": {"properties": {"applications": {"additionalProperties": {"patternProperties": {"^k": {"$ref": "#/$defs/secret"}}}}}}}, ` + defs + `}`
+	for _, test := range []struct{ name, schema, stored, want string }{
+		{"nothing to mask", named, `{"vm":{"applications":{"forum":{"secretsSet":["key"],"title":"a"}}}}`, ""},
+		{"another member of that name", named, `{"vm":{"key":"not secret"}}`, ""},
+		{"no schema for it", `{}`, `{"vm":{"applications":{"forum":{"key":"v"}}}}`, ""},
+		{"a value, and secretsSet", named, `{"vm":{"applications":{"forum":{"key":"v","secretsSet":["smtp.password"],"title":"a"}}}}`,
+			`{"vm":{"applications":{"forum":{"secretsSet":["smtp.password"],"title":"a"}}}}`},
+		{"nested, by a reference", named, `{"vm":{"applications":{"forum":{"smtp":{"password":"v"}}}}}`,
+			`{"vm":{"applications":{"forum":{"smtp":{}}}}}`},
+		{"a value that is no text", named, `{"vm":{"applications":{"forum":{"key":{"a":1}}}}}`, `{"vm":{"applications":{"forum":{}}}}`},
+		{"by a pattern", pattern, `{"vm":{"applications":{"forum":{"kéy":"v"}}}}`, `{"vm":{"applications":{"forum":{}}}}`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			schema, err := configuration.Compile([]byte(test.schema))
+			require.NoError(t, err)
+			masked, err := schema.Mask([]byte(test.stored))
+			require.NoError(t, err)
+			if test.want == "" {
+				test.want = test.stored
+			}
+			require.Equal(t, test.want, string(masked))
+		})
+	}
+}

@@ -1,6 +1,9 @@
 package configuration
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -52,8 +55,71 @@ func (s *Schema) Split(value any) (rest any, secrets []Secret) {
 	return rest, w.secrets
 }
 
+// Mask takes the secrets out of a configuration that was stored before the
+// schema marked them as such. Its secretsSet stays. It is the argument itself
+// where it has none.
+func (s *Schema) Mask(stored json.RawMessage) (json.RawMessage, error) {
+	if !s.mayHold(stored) {
+		return stored, nil
+	}
+	value, err := Decode(stored)
+	if err != nil {
+		return nil, fmt.Errorf("read a stored configuration: %w", err)
+	}
+	w := splitter{root: s.document, keepSet: true}
+	rest := w.walk(value, []any{s.document}, nil)
+	if len(w.secrets) == 0 {
+		return stored, nil
+	}
+	return Canonical(rest)
+}
+
+// mayHold reports whether a stored configuration may have a member that the
+// schema marks as secret. It is quick, for lists of many.
+func (s *Schema) mayHold(stored json.RawMessage) bool {
+	return s.anyName || slices.ContainsFunc(s.secretNames, func(name string) bool {
+		return bytes.Contains(stored, []byte(`"`+name+`"`))
+	})
+}
+
+// secretNames are the names of all properties that a schema marks as secret,
+// wherever they are. anyName is that there may be others: a secret under a
+// pattern, or a name that may be written in more than one way.
+func secretNames(root any) (names []string, anyName bool) {
+	secret := func(schema any) bool { return slices.ContainsFunc(flatten(root, []any{schema}), isSecret) }
+	found := map[string]bool{}
+	var walk func(value any)
+	walk = func(value any) {
+		switch value := value.(type) {
+		case []any:
+			for _, item := range value {
+				walk(item)
+			}
+		case map[string]any:
+			properties, _ := value["properties"].(map[string]any)
+			for name, schema := range properties {
+				if !found[name] && secret(schema) {
+					found[name] = true
+					anyName = anyName || !IsSecretName(name)
+				}
+			}
+			patterns, _ := value["patternProperties"].(map[string]any)
+			for _, schema := range patterns {
+				anyName = anyName || secret(schema)
+			}
+			anyName = anyName || secret(value["additionalProperties"]) || secret(value["unevaluatedProperties"])
+			for _, member := range value {
+				walk(member)
+			}
+		}
+	}
+	walk(root)
+	return slices.Sorted(maps.Keys(found)), anyName
+}
+
 type splitter struct {
 	root    any
+	keepSet bool // secretsSet stays
 	secrets []Secret
 }
 
@@ -71,7 +137,7 @@ func (w *splitter) walk(value any, schemas []any, path []string) any {
 				if member != nil && member != "" {
 					w.secrets = append(w.secrets, secretAt(here, member))
 				}
-			case key == secretsSet && slices.ContainsFunc(flat, isReadOnly):
+			case !w.keepSet && key == secretsSet && slices.ContainsFunc(flat, isReadOnly):
 			default:
 				rest[key] = w.walk(member, below, here)
 			}

@@ -21,11 +21,14 @@ type Problem struct {
 	Message string `json:"message"`
 }
 
-// Schema is the compiled schema of a module source, with what Split needs of
-// its annotations.
+// Schema is the compiled schema of a module source, with what Split and
+// Mask need of its annotations.
 type Schema struct {
 	compiled *jsonschema.Schema
 	document any
+
+	secretNames []string
+	anyName     bool
 }
 
 // Compile reads a JSON Schema (2020-12 unless it says otherwise).
@@ -45,7 +48,9 @@ func Compile(document json.RawMessage) (*Schema, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the schema is not a JSON Schema: %w", err)
 	}
-	return &Schema{compiled: compiled, document: value}, nil
+	s := &Schema{compiled: compiled, document: value}
+	s.secretNames, s.anyName = secretNames(value)
+	return s, nil
 }
 
 // Validate lists everything that the schema refuses in a configuration that

@@ -101,6 +101,9 @@ type Build struct {
 	// Configuration is the snapshot that the build deploys. Only the read of
 	// one build has it.
 	Configuration json.RawMessage `json:"configuration,omitempty"`
+	// Older: the configuration was recorded with another module source than
+	// that of today, whose schema may mark more as secret.
+	Older bool `json:"-"`
 }
 
 // Standing is the derived part of a deployment.
@@ -120,6 +123,8 @@ type Deployment struct {
 	LatestBuild *Build `json:"latestBuild"`
 	// Configuration is the snapshot of the last submit, without secrets.
 	Configuration json.RawMessage `json:"configuration"`
+	// Older is that of the build which the configuration is from.
+	Older bool `json:"-"`
 }
 
 // EventKind names an event of the channel.
@@ -185,6 +190,8 @@ type Source struct {
 	// when there is none yet.
 	Snapshot string
 	Schema   json.RawMessage
+	// Renames is its rename table, see SourceSnapshot.
+	Renames json.RawMessage
 	// Problem is why the source as it is now does not evaluate; empty when it
 	// does.
 	Problem string

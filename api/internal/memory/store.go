@@ -37,7 +37,8 @@ type record struct {
 
 type build struct {
 	deployment.Build
-	log []byte
+	log      []byte
+	snapshot string // of the module source
 }
 
 // New makes a store.
@@ -76,6 +77,11 @@ func (s *Store) SetSource(source deployment.Source) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.source = source
+	for _, r := range s.deployments {
+		for _, b := range r.builds {
+			b.Older = b.snapshot != source.Snapshot
+		}
+	}
 }
 
 // SetNames sets the result of an evaluation.
@@ -109,6 +115,7 @@ func (s *Store) Record(id string, action deployment.Action, configuration string
 		b.Evaluation = deployment.EvaluationEvaluated
 		b.Nodes = []deployment.Node{{Name: "web", Names: []string{"www.example.org"}}}
 		b.Configuration = json.RawMessage(configuration)
+		b.snapshot = s.source.Snapshot
 	}
 	r.builds = append(r.builds, b)
 	s.publish(id, append(changed, b)...)
@@ -236,7 +243,7 @@ func (r *record) deployment(id string) deployment.Deployment {
 	for _, b := range r.builds {
 		shown := b.Build
 		if b.Configuration != nil {
-			d.Configuration, d.Nodes = b.Configuration, b.Nodes
+			d.Configuration, d.Nodes, d.Older = b.Configuration, b.Nodes, b.Older
 		}
 		shown.Configuration = nil
 		d.LatestBuild = &shown
@@ -421,5 +428,8 @@ func (s *Store) Names(_ context.Context, key string) (deployment.Names, error) {
 func (s *Store) Source(context.Context) (deployment.Source, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.failBehind > 0 {
+		return s.source, nil
+	}
 	return s.source, s.fail
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.uber.org/zap/zapcore"
 
+	"slipway.dev/slipway/activities/openbao"
 	"slipway.dev/slipway/api/auth"
 )
 
@@ -36,6 +37,8 @@ type Config struct {
 	SBOMTimeout     time.Duration
 	ShutdownTimeout time.Duration
 	LogLevel        zapcore.Level
+
+	OpenBao openbao.Options
 
 	// Of the deployment coordination API.
 	Coordination         bool
@@ -66,6 +69,16 @@ func (s Setting) Flag() string {
 }
 
 const prefix = "SLIPWAY_"
+
+// podToken is where a pod finds the token of its ServiceAccount, which rotates.
+const podToken = "/var/run/secrets/kubernetes.io/serviceaccount/token"
+
+func appRole(c *Config) *openbao.AppRole {
+	if c.OpenBao.AppRole == nil {
+		c.OpenBao.AppRole = &openbao.AppRole{}
+	}
+	return c.OpenBao.AppRole
+}
 
 // clientVariables are of the client commands, which have flags of their own.
 var clientVariables = []string{
@@ -126,6 +139,36 @@ func Settings() []Setting {
 		{Env: "SLIPWAY_SHUTDOWN_TIMEOUT", Default: "20s",
 			Help: "how long a process that stops waits for what it has begun",
 			set:  duration(func(c *Config) *time.Duration { return &c.ShutdownTimeout }, 24*time.Hour)},
+		{Env: "OPENBAO_ADDR",
+			Help: "OpenBao that keeps operator secrets, as https://host:8200; without it a secret is refused",
+			set:  text(func(c *Config) *string { return &c.OpenBao.Address })},
+		{Env: "OPENBAO_TOKEN_FILE",
+			Help: "file with the token for OpenBao; or one of the two logins below",
+			set:  text(func(c *Config) *string { return &c.OpenBao.TokenFile })},
+		{Env: "SLIPWAY_OPENBAO_CA_FILE",
+			Help: "certificates that OpenBao is trusted by (PEM); empty: those of the system",
+			set:  text(func(c *Config) *string { return &c.OpenBao.CAFile })},
+		{Env: "SLIPWAY_OPENBAO_NAMESPACE",
+			Help: "namespace of OpenBao",
+			set:  text(func(c *Config) *string { return &c.OpenBao.Namespace })},
+		{Env: "SLIPWAY_OPENBAO_MOUNT", Default: "secret",
+			Help: "mount of the KV v2 engine",
+			set:  text(func(c *Config) *string { return &c.OpenBao.Mount })},
+		{Env: "SLIPWAY_OPENBAO_ROOT", Default: "deployments",
+			Help: "folder of all deployments below the mount",
+			set:  text(func(c *Config) *string { return &c.OpenBao.Root })},
+		{Env: "SLIPWAY_OPENBAO_KUBERNETES_ROLE",
+			Help: "role of the Kubernetes login, with the ServiceAccount token of the pod",
+			set: func(c *Config, v string) error {
+				c.OpenBao.Kubernetes = &openbao.Kubernetes{Role: v, TokenFile: podToken}
+				return nil
+			}},
+		{Env: "SLIPWAY_OPENBAO_ROLE_ID_FILE",
+			Help: "file with the role ID of the AppRole login",
+			set:  text(func(c *Config) *string { return &appRole(c).RoleIDFile })},
+		{Env: "SLIPWAY_OPENBAO_SECRET_ID_FILE",
+			Help: "file with the secret ID of the AppRole login",
+			set:  text(func(c *Config) *string { return &appRole(c).SecretIDFile })},
 		{Env: "BLOODRAVEN_DEPLOY_API_ENABLED", Default: "false",
 			Help: "serve the deployment coordination API, /deploy/v1 (true or false)",
 			set:  boolean(func(c *Config) *bool { return &c.Coordination })},

@@ -1,0 +1,178 @@
+package workflows
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"slipway.dev/slipway/activities/openbao"
+	"slipway.dev/slipway/activities/store"
+	"slipway.dev/slipway/schema/deployment"
+	"slipway.dev/slipway/schema/wire"
+)
+
+// Deleting secrets nobody waits for: it is tried again after 5 s at first and
+// every 20 minutes later, for a week, which is as many timers as a run should
+// have. Between the tries nobody has the secrets in hand, so that an OpenBao that
+// is away holds up no submit.
+const (
+	deleteFirst   = 5 * time.Second
+	deleteLongest = 20 * time.Minute
+	deleteFor     = 7 * 24 * time.Hour
+)
+
+// secrets are the operator secrets of a submit, as names. From read to the
+// record, or to letGo, the run has those of the deployment in hand.
+type secrets struct {
+	deployment string
+	held       bool
+	prepared   openbao.Prepared
+}
+
+// read takes the secrets of the deployment in hand and finds out what the
+// submit does to them.
+func (s *secrets) read(ctx workflow.Context, deployment string, request wire.SubmitRequest) error {
+	var a *openbao.Activities
+	s.deployment = deployment
+	workflow.SetCurrentDetails(ctx, "Submit of `"+deployment+"`: looks which secrets OpenBao has.")
+	if err := s.take(ctx); err != nil {
+		return forCaller(err)
+	}
+	in := openbao.ReadInput{Deployment: deployment, Configuration: request.Configuration, Applications: request.Secrets}
+	err := workflow.ExecuteActivity(readingSecrets(ctx, "look which secrets OpenBao has"), a.ReadSecrets, in).Get(ctx, &s.prepared)
+	if err != nil {
+		s.letGo(ctx)
+		return forCaller(err)
+	}
+	return nil
+}
+
+// write copies and writes what the submit asks for; wrapped is the token of the
+// values, empty where none are to be written.
+func (s *secrets) write(ctx workflow.Context, wrapped string) error {
+	if len(s.prepared.Write) == 0 && len(s.prepared.Copy) == 0 {
+		return nil
+	}
+	var a *openbao.Activities
+	workflow.SetCurrentDetails(ctx, "Submit of `"+s.deployment+"`: writes its secrets to OpenBao.")
+	in := openbao.WriteInput{Deployment: s.deployment, Wrapped: wrapped, Write: s.prepared.Write, Copy: s.prepared.Copy}
+	// What was begun is wanted, also where an operator cancels meanwhile.
+	disconnected, release := workflow.NewDisconnectedContext(ctx)
+	defer release()
+	err := workflow.ExecuteActivity(writingSecrets(disconnected, "write the secrets"), a.WriteSecrets, in).Get(disconnected, nil)
+	if err != nil {
+		return forCaller(err)
+	}
+	return nil
+}
+
+// preparation is the row of the deployment while the run has it.
+func (s *secrets) preparation(ctx workflow.Context) *store.Preparation {
+	if !s.held {
+		return nil
+	}
+	run := workflow.GetInfo(ctx).WorkflowExecution
+	return &store.Preparation{Deployment: s.deployment, WorkflowID: run.ID, RunID: run.RunID}
+}
+
+func (s *secrets) take(ctx workflow.Context) error {
+	var a *store.Activities
+	s.held = true
+	err := workflow.ExecuteActivity(takingSecrets(ctx, "take the secrets of the deployment in hand"), a.PrepareSecrets, *s.preparation(ctx)).Get(ctx, nil)
+	if err != nil {
+		s.letGo(ctx) // its answer may have been lost
+	}
+	return err
+}
+
+// letGo lets go of the secrets of the deployment. Where it cannot, the sweeper
+// does so when the run has ended.
+func (s *secrets) letGo(ctx workflow.Context) {
+	if !s.held {
+		return
+	}
+	var a *store.Activities
+	disconnected, release := workflow.NewDisconnectedContext(ctx)
+	defer release()
+	err := workflow.ExecuteLocalActivity(onRequest(disconnected, "let go of the secrets"), a.LetGoOfSecrets, *s.preparation(ctx)).Get(disconnected, nil)
+	if err != nil {
+		workflow.GetLogger(ctx).Warn("the secrets of the deployment stay in hand until this run ends", "Error", err)
+	}
+	s.held = false
+}
+
+// clear deletes the secrets that the submit cleared, now that the deployment
+// runs without them.
+func (s *secrets) clear(ctx workflow.Context, ref deployment.Ref) {
+	if len(s.prepared.Clear) == 0 {
+		return
+	}
+	s.delete(ctx, "the secrets that the submit cleared", func(ctx workflow.Context) error {
+		var database *store.Activities
+		var bao *openbao.Activities
+		in := store.UnneededInput{Deployment: ref.Deployment}
+		for _, one := range s.prepared.Clear {
+			in.Cleared = append(in.Cleared, [2]string{one.Application, one.Entry.Field})
+		}
+		var unneeded [][2]string
+		if err := workflow.ExecuteLocalActivity(onRequest(ctx, "look which are still not needed"), database.Unneeded, in).Get(ctx, &unneeded); err != nil {
+			return err
+		}
+		cleared := openbao.ClearInput{Deployment: ref.Deployment}
+		for _, one := range s.prepared.Clear {
+			for _, name := range unneeded {
+				if name == [2]string{one.Application, one.Entry.Field} {
+					cleared.Cleared = append(cleared.Cleared, one)
+				}
+			}
+		}
+		if len(cleared.Cleared) == 0 {
+			return nil
+		}
+		return workflow.ExecuteActivity(deletingSecrets(ctx, "delete the cleared secrets"), bao.ClearSecrets, cleared).Get(ctx, nil)
+	})
+}
+
+// haulOut deletes all secrets of a deployment that was destroyed, unless it is
+// about to live again.
+func (s *secrets) haulOut(ctx workflow.Context, ref deployment.Ref) {
+	s.deployment = ref.Deployment
+	s.delete(ctx, "the secrets of the deployment", func(ctx workflow.Context) error {
+		var database *store.Activities
+		var bao *openbao.Activities
+		var newest bool
+		if err := workflow.ExecuteLocalActivity(onRequest(ctx, "look whether it stays destroyed"), database.IsNewest, ref).Get(ctx, &newest); err != nil || !newest {
+			return err
+		}
+		return workflow.ExecuteActivity(deletingSecrets(ctx, "delete the secrets of the deployment"), bao.DeleteSecrets, ref.Deployment).Get(ctx, nil)
+	})
+}
+
+// delete tries to delete with the secrets in hand, until it succeeds, gives up
+// after a week, or an operator cancels.
+func (s *secrets) delete(ctx workflow.Context, what string, once func(ctx workflow.Context) error) {
+	begin := workflow.Now(ctx)
+	for wait := deleteFirst; ; wait = min(2*wait, deleteLongest) {
+		workflow.SetCurrentDetails(ctx, "`"+s.deployment+"`: deletes "+what+".")
+		err := s.take(ctx)
+		if err == nil {
+			err = once(ctx)
+			s.letGo(ctx)
+		}
+		if err == nil {
+			workflow.SetCurrentDetails(ctx, "`"+s.deployment+"`: has deleted "+what+", where they were not needed.")
+		}
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		if workflow.Now(ctx).Sub(begin) > deleteFor {
+			workflow.GetLogger(ctx).Error("gives up deleting "+what, "Error", err)
+			return
+		}
+		workflow.SetCurrentDetails(ctx, "`"+s.deployment+"`: waits to delete "+what+": "+reason(err))
+		timer := workflow.NewTimerWithOptions(ctx, wait, workflow.TimerOptions{Summary: "until " + what + " are tried to be deleted again"})
+		if timer.Get(ctx, nil) != nil {
+			return
+		}
+	}
+}
