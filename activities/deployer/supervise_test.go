@@ -422,7 +422,8 @@ func TestDaemonThatKeepsTheOutput(t *testing.T) {
 	b := h.ended(t, h.activities(), deploy(daemon+`daemon; echo done`))
 	require.Equal(t, deployment.Exit{}, *b.exit)
 	require.Contains(t, string(b.log), "done\n")
-	require.Contains(t, string(b.log), "[processes that the deployer left running are ended: 1]\n")
+	// The shell that started it may be about to end.
+	require.Regexp(t, `(?m)^\[processes that the deployer left running are ended: [12]\]$`, string(b.log))
 }
 
 // Somebody who is no descendant got hold of the output.
