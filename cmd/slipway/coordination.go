@@ -50,20 +50,20 @@ func clusterConfig() (*rest.Config, error) {
 
 // leaseRuns are the workflows that a steward starts.
 type leaseRuns struct {
-	coordination.Temporal
-	coordination.Planner
+	leases coordination.Temporal
+	plans  coordination.Planner
 }
 
 func (r leaseRuns) Adopt(ctx context.Context, ref wire.LeaseRef) error {
-	return r.Temporal.Adopt(ctx, ref)
+	return r.leases.Adopt(ctx, ref)
 }
 
 func (r leaseRuns) Resume(ctx context.Context, namespace, group string, request wire.PlannedRequest) error {
-	return r.Planner.Adopt(ctx, namespace, group, request)
+	return r.plans.Adopt(ctx, namespace, group, request)
 }
 
 func (r leaseRuns) Plan(ctx context.Context, namespace, group string, request wire.PlannedRequest) (wire.PlannedAnswer, error) {
-	return r.Planner.Request(ctx, namespace, group, request)
+	return r.plans.Request(ctx, namespace, group, request)
 }
 
 // runCoordination serves the deployment coordination API, and looks after

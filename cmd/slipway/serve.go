@@ -117,7 +117,8 @@ func serve(ctx context.Context, cfg config.Config, p parts, log *zap.Logger) err
 		options := cfg.OpenBao
 		options.Problem = func(err error) { log.Warn("OpenBao", zap.Error(err)) }
 		if bao, err = openbao.New(options); err != nil {
-			return err
+			return fmt.Errorf("OPENBAO_ADDR is set, and cannot be used (the login is by OPENBAO_TOKEN_FILE, or "+
+				"SLIPWAY_OPENBAO_KUBERNETES_ROLE, or SLIPWAY_OPENBAO_ROLE_ID_FILE with SLIPWAY_OPENBAO_SECRET_ID_FILE): %w", err)
 		}
 		group.Go(func() error { bao.Run(ctx); return nil })
 	}

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/openbao/openbao/api/v2"
-	"golang.org/x/sys/unix"
 
 	"slipway.dev/slipway/cmd/slipway-dev/ports"
 	"slipway.dev/slipway/cmd/slipway-dev/supervise"
@@ -102,7 +101,7 @@ func open(ctx context.Context, options Options) (*Server, error) {
 	if err := os.MkdirAll(filepath.Join(folder, "data"), 0o700); err != nil {
 		return nil, err
 	}
-	unlock, err := lock(folder)
+	unlock, err := supervise.Lock(folder)
 	if err != nil {
 		return nil, err
 	}
@@ -121,22 +120,6 @@ func newClient(url string) (*api.Client, error) {
 	config := api.NewConfig()
 	config.Address, config.MaxRetries, config.Timeout = url, 0, requestTime
 	return api.NewClient(config)
-}
-
-func lock(folder string) (unlock func(), err error) {
-	path := filepath.Join(folder, "lock")
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		_ = file.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("a server runs on %s already", folder)
-		}
-		return nil, fmt.Errorf("lock %s: %w", path, err)
-	}
-	return func() { _ = file.Close() }, nil
 }
 
 func (s *Server) readKeys() error {
@@ -220,7 +203,7 @@ func (s *Server) StartProcess(ctx context.Context) error {
 	s.mu.Lock()
 	running := s.process
 	s.mu.Unlock()
-	if running != nil && !over(running) {
+	if running != nil && !running.Over() {
 		return errors.New("bao: the server runs already")
 	}
 	process, err := supervise.Start(supervise.Spec{
@@ -324,26 +307,10 @@ func (s *Server) await(ctx context.Context, usable func(ctx context.Context) err
 		case <-ctx.Done():
 			return fmt.Errorf("%w (last: %w)", context.Cause(ctx), err)
 		case <-process.Done():
-			return fmt.Errorf("%s did not start: %w\n%s", process.Name, ended(process), process.Tail(20))
+			return fmt.Errorf("%s did not start: %w\n%s", process.Name, process.Ended(), process.Tail(20))
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
-}
-
-func over(process *supervise.Process) bool {
-	select {
-	case <-process.Done():
-		return true
-	default:
-		return false
-	}
-}
-
-func ended(process *supervise.Process) error {
-	if err := process.Err(); err != nil {
-		return err
-	}
-	return errors.New("exit code 0")
 }
 
 // Kill kills the server, as `kill -9` does, and returns when it is gone. The
@@ -379,6 +346,6 @@ func (s *Server) wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	case <-process.Done():
-		return fmt.Errorf("%s ended by itself: %w", process.Name, ended(process))
+		return fmt.Errorf("%s ended by itself: %w", process.Name, process.Ended())
 	}
 }

@@ -17,7 +17,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -102,7 +101,7 @@ func open(ctx context.Context, options Options) (*Server, error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, err
 	}
-	unlock, err := lock(folder)
+	unlock, err := supervise.Lock(folder)
 	if err != nil {
 		return nil, err
 	}
@@ -112,22 +111,6 @@ func open(ctx context.Context, options Options) (*Server, error) {
 		return nil, err
 	}
 	return s, nil
-}
-
-func lock(folder string) (unlock func(), err error) {
-	path := filepath.Join(folder, "lock")
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		_ = file.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("a server runs on %s already", folder)
-		}
-		return nil, fmt.Errorf("lock %s: %w", path, err)
-	}
-	return func() { _ = file.Close() }, nil
 }
 
 // credentials makes the key that signs tokens and the administrator's token
@@ -229,7 +212,7 @@ func (s *Server) StartAPIServer(ctx context.Context) error {
 	s.mu.Lock()
 	running := s.api
 	s.mu.Unlock()
-	if running != nil && !over(running) {
+	if running != nil && !running.Over() {
 		return errors.New("kube: the API server runs already")
 	}
 	process, err := s.spawn("the Kubernetes API server", s.options.APIServer, []string{
@@ -287,26 +270,10 @@ func await(ctx context.Context, process *supervise.Process, usable func(ctx cont
 		case <-ctx.Done():
 			return fmt.Errorf("%w (last: %w)", context.Cause(ctx), err)
 		case <-process.Done():
-			return fmt.Errorf("%s did not start: %w\n%s", process.Name, ended(process), process.Tail(20))
+			return fmt.Errorf("%s did not start: %w\n%s", process.Name, process.Ended(), process.Tail(20))
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
-}
-
-func over(process *supervise.Process) bool {
-	select {
-	case <-process.Done():
-		return true
-	default:
-		return false
-	}
-}
-
-func ended(process *supervise.Process) error {
-	if err := process.Err(); err != nil {
-		return err
-	}
-	return errors.New("exit code 0")
 }
 
 // KillAPIServer kills the API server, as `kill -9` does, and returns when it is
@@ -365,5 +332,5 @@ func (s *Server) wait(ctx context.Context) error {
 	case <-api.Done():
 		process = api
 	}
-	return fmt.Errorf("%s ended by itself: %w", process.Name, ended(process))
+	return fmt.Errorf("%s ended by itself: %w", process.Name, process.Ended())
 }

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"golang.org/x/sys/unix"
 
 	"slipway.dev/slipway/cmd/slipway-dev/ports"
 	"slipway.dev/slipway/cmd/slipway-dev/supervise"
@@ -70,7 +69,7 @@ func Run(ctx context.Context, options Options, ready func(url string) error) err
 	if folder, err = filepath.EvalSymlinks(folder); err != nil {
 		return fmt.Errorf("postgres: %w", err)
 	}
-	unlock, err := lock(folder)
+	unlock, err := supervise.Lock(folder)
 	if err != nil {
 		return fmt.Errorf("postgres: %w", err)
 	}
@@ -96,7 +95,7 @@ func Remove(ctx context.Context, folder string) error {
 	if folder, err = filepath.EvalSymlinks(folder); err != nil {
 		return fmt.Errorf("postgres: %w", err)
 	}
-	unlock, err := lock(folder)
+	unlock, err := supervise.Lock(folder)
 	if err != nil {
 		return fmt.Errorf("postgres: %w", err)
 	}
@@ -115,22 +114,6 @@ func Remove(ctx context.Context, folder string) error {
 		return fmt.Errorf("postgres: %w", err)
 	}
 	return nil
-}
-
-func lock(folder string) (unlock func(), err error) {
-	path := filepath.Join(folder, "lock")
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		_ = file.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("a server runs on %s already", folder)
-		}
-		return nil, fmt.Errorf("lock %s: %w", path, err)
-	}
-	return func() { _ = file.Close() }, nil
 }
 
 type server struct {
@@ -184,15 +167,8 @@ func (s *server) run(ctx context.Context, ready func(url string) error) error {
 	case <-ctx.Done():
 		return nil
 	case <-process.Done():
-		return fmt.Errorf("ended by itself: %w", ended(process))
+		return fmt.Errorf("ended by itself: %w", process.Ended())
 	}
-}
-
-func ended(process *supervise.Process) error {
-	if err := process.Err(); err != nil {
-		return err
-	}
-	return errors.New("exit code 0")
 }
 
 // stop ends PostgreSQL: fast, then immediately, then by force.
@@ -359,7 +335,7 @@ func (s *server) open(ctx context.Context, process *supervise.Process) error {
 		case <-ctx.Done():
 			return fmt.Errorf("%w (last: %w)", context.Cause(ctx), err)
 		case <-process.Done():
-			return fmt.Errorf("did not start: %w", ended(process))
+			return fmt.Errorf("did not start: %w", process.Ended())
 		case <-time.After(wait):
 		}
 	}

@@ -2,6 +2,7 @@ package supervise
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -114,6 +115,25 @@ func (p *Process) Done() <-chan struct{} { return p.done }
 // Err is nil when the child ended with exit code 0; it must not be called
 // before Done is closed.
 func (p *Process) Err() error { return p.err }
+
+// Over reports whether the program has ended.
+func (p *Process) Over() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Ended is why a program ended that should not have: never nil. It may be
+// called after Done.
+func (p *Process) Ended() error {
+	if err := p.Err(); err != nil {
+		return err
+	}
+	return errors.New("exit code 0")
+}
 
 // Signal sends a signal to the child alone. A child that has ended is no
 // error.
