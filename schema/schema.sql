@@ -35,6 +35,7 @@ CREATE TABLE public.builds (
     exit_code integer,
     exit_reason text,
     exit_cancelled boolean,
+    clears jsonb,
     CONSTRAINT builds_action_check CHECK ((action = ANY (ARRAY['deploy'::text, 'destroy'::text]))),
     CONSTRAINT builds_check CHECK (((status = ANY (ARRAY['queued'::text, 'running'::text])) = (finished_at IS NULL))),
     CONSTRAINT builds_check1 CHECK (((status <> 'running'::text) OR (started_at IS NOT NULL))),
@@ -62,6 +63,7 @@ COMMENT ON COLUMN public.builds.deployer_started_at IS 'When a deployer first ra
 COMMENT ON COLUMN public.builds.fence IS 'The supervisor that may run a deployer for this build.';
 COMMENT ON COLUMN public.builds.fence_until IS 'A deployer may run until then, by the clock of the database.';
 COMMENT ON COLUMN public.builds.exit_code IS 'Staged by the supervisor before anybody hears of it: a deploy that succeeded is never recorded as failed.';
+COMMENT ON COLUMN public.builds.clears IS 'The entries of secrets, as they were at the submit, that go once the deploy runs without them; null where there are none. Names and versions, no values.';
 CREATE TABLE public.deployments (
     id text NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,

@@ -12,12 +12,12 @@ import (
 )
 
 // Deleting secrets nobody waits for: it is tried again after 5 s at first and
-// every 20 minutes later, for a week, which is as many timers as a run should
-// have. Between the tries nobody has the secrets in hand, so that an OpenBao that
+// every half hour later, for a week. That is 350 timers, fewer than the 500 after
+// which a run should continue as new. Between the tries nobody has the secrets in hand, so that an OpenBao that
 // is away holds up no submit.
 const (
 	deleteFirst   = 5 * time.Second
-	deleteLongest = 20 * time.Minute
+	deleteLongest = 30 * time.Minute
 	deleteFor     = 7 * 24 * time.Hour
 )
 

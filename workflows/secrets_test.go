@@ -204,7 +204,24 @@ func TestTheSameSubmitWithSecretsAgain(t *testing.T) {
 			w.recorded.Asked = json.RawMessage(configuration)
 		}),
 		want: lines("Recall", "SlipwayBuild=7", answered, deployed(), succeeded),
+	}, {
+		name: "in another run, which finds the build and clears for it",
+		arrange: all(asksFor(clears), func(w *world) {
+			w.before(deployment.StatusQueued, withSet)
+			w.recorded.Asked = json.RawMessage(configuration)
+			w.recorded.Clears = json.RawMessage(`[{"application":"forum","entry":{"field":"key"}}]`)
+		}),
+		want: lines("Recall", "SlipwayBuild=7", answered, deployed(), clearing(1), succeeded),
 	}})
+}
+
+func TestSubmitRecordsWhatItClears(t *testing.T) {
+	w := newWorld(t)
+	asksFor(clears)(w)
+	w.runSubmit()
+	var recorded []openbao.Cleared
+	require.NoError(t, json.Unmarshal(w.recorded.Clears, &recorded))
+	require.Equal(t, w.prepared.Clear, recorded)
 }
 
 func TestTwoCommitsOfOneSubmit(t *testing.T) {

@@ -207,6 +207,13 @@ func (s *submit) record(ctx workflow.Context) (wire.SubmitAnswer, error) {
 		EvaluationKey: s.evaluated.Key,
 		Prepared:      s.secrets.preparation(ctx),
 	}
+	if len(s.secrets.prepared.Clear) > 0 {
+		clears, err := json.Marshal(s.secrets.prepared.Clear)
+		if err != nil {
+			return wire.SubmitAnswer{}, err
+		}
+		in.Clears = clears
+	}
 	// Once a record may have happened, its result is wanted: a cancelled
 	// workflow then ends the build instead of forgetting it.
 	disconnected, release := workflow.NewDisconnectedContext(ctx)
@@ -220,6 +227,12 @@ func (s *submit) record(ctx workflow.Context) (wire.SubmitAnswer, error) {
 }
 
 func (s *submit) recorded(ctx workflow.Context, recorded store.Recorded) (wire.SubmitAnswer, error) {
+	s.secrets.deployment = s.in.Deployment
+	if len(recorded.Clears) > 0 { // also those of an earlier run, whose answer was lost
+		if err := json.Unmarshal(recorded.Clears, &s.secrets.prepared.Clear); err != nil {
+			return wire.SubmitAnswer{}, err
+		}
+	}
 	if err := s.build.recorded(ctx, deployment.Ref{Deployment: s.in.Deployment, Build: recorded.Build}); err != nil {
 		return wire.SubmitAnswer{}, forCaller(err)
 	}

@@ -417,7 +417,7 @@ func (w *world) Recall(ctx context.Context, in store.RecallInput) (store.Recorde
 	case string(in.Configuration) != string(w.recorded.Configuration) && string(in.Configuration) != string(w.recorded.Asked):
 		return store.Recorded{}, temporal.NewNonRetryableApplicationError("other", wire.ErrorIdempotencyConflict, nil)
 	}
-	return store.Recorded{Build: w.build, Evaluation: deployment.EvaluationEvaluated, Before: true}, nil
+	return store.Recorded{Build: w.build, Evaluation: deployment.EvaluationEvaluated, Before: true, Clears: w.recorded.Clears}, nil
 }
 
 func (w *world) Record(ctx context.Context, in store.Submit) (store.Recorded, error) {

@@ -15,8 +15,8 @@ import (
 	"slipway.dev/slipway/schema/wire"
 )
 
-// writeRetry is the time between two tries of writing values that were
-// unwrapped: nobody else has them any more. writeMargin before the end of the
+// writeRetry is the time between two tries of bringing values to OpenBao: nobody
+// else has them once they are unwrapped. writeMargin before the end of the
 // activity no other try begins, so that the reason arrives and not a timeout.
 const (
 	writeRetry  = 300 * time.Millisecond
@@ -110,28 +110,20 @@ type WriteInput struct {
 	Copy    []Copied `json:"copy,omitempty"`
 }
 
-// WriteSecrets copies and writes the secrets of a submit. It unwraps them once,
-// so it repeats what follows while OpenBao may come back and its context lasts:
-// after it, they are gone. It fails with wire.ErrorSecretsSpent where they are gone already.
+// WriteSecrets copies and writes the secrets of a submit. They can be unwrapped
+// once, and after it they are gone, so it goes on while OpenBao may come back and
+// its context lasts. It fails with wire.ErrorSecretsSpent where they are gone already.
 func (a *Activities) WriteSecrets(ctx context.Context, in WriteInput) error {
-	values := map[Field]any{}
-	if len(in.Write) > 0 {
-		given, err := a.Client.Unwrap(ctx, in.Wrapped)
-		if err != nil {
-			return typed(err)
-		}
-		for _, secret := range given {
-			values[Field{secret.Application, secret.Field}] = secret.Value
-		}
-	}
-	for _, one := range in.Write {
-		if _, ok := values[one]; !ok {
-			return fmt.Errorf("the secret %s of %s did not come with the submit", one.Field, one.Application)
-		}
-	}
+	var values map[Field]any
 	for {
-		err := a.write(ctx, in, values)
-		if err == nil || !mayPass(err) || len(values) == 0 {
+		var err error
+		if values == nil {
+			values, err = a.unwrap(ctx, in)
+		}
+		if err == nil {
+			err = a.write(ctx, in, values)
+		}
+		if err == nil || !mayPass(err) || len(in.Write) == 0 {
 			return typed(err)
 		}
 		select {
@@ -143,6 +135,27 @@ func (a *Activities) WriteSecrets(ctx context.Context, in WriteInput) error {
 			return typed(err)
 		}
 	}
+}
+
+// unwrap gives the values that are to be written.
+func (a *Activities) unwrap(ctx context.Context, in WriteInput) (map[Field]any, error) {
+	values := map[Field]any{}
+	if len(in.Write) == 0 {
+		return values, nil
+	}
+	given, err := a.Client.Unwrap(ctx, in.Wrapped)
+	if err != nil {
+		return nil, err
+	}
+	for _, secret := range given {
+		values[Field{secret.Application, secret.Field}] = secret.Value
+	}
+	for _, one := range in.Write {
+		if _, ok := values[one]; !ok {
+			return nil, fmt.Errorf("the secret %s of %s did not come with the submit", one.Field, one.Application)
+		}
+	}
+	return values, nil
 }
 
 // mayPass reports whether a failure may be gone in a moment. A conflict is none

@@ -121,11 +121,14 @@ func TestWriteSecretsOfAnotherSubmit(t *testing.T) {
 	require.Nil(t, m.Get(t, "one", "forum", "renamed"))
 }
 
-// Values that were unwrapped are with nobody else, so a server that is away for
-// a moment must not lose them.
+// Values on their way are with nobody else once they are unwrapped, so a server
+// that is away for a moment must not lose them.
 func TestWriteSecretsOutlastsAFault(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]func() kvstand.Fault{
+		"not taken yet": func() kvstand.Fault {
+			return kvstand.Answer("/sys/wrapping/unwrap", http.StatusServiceUnavailable, "Vault is sealed")
+		},
 		"lost answers": func() kvstand.Fault { return secrets.Lose(http.MethodPost, "/data/") },
 		"overloaded":   func() kvstand.Fault { return kvstand.Answer("/data/", http.StatusTooManyRequests, "quota") },
 		"failing":      func() kvstand.Fault { return kvstand.Answer("/metadata/", http.StatusInternalServerError, "oops") },

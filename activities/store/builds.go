@@ -34,6 +34,9 @@ type Submit struct {
 	// Prepared: the submit has the secrets of the deployment in hand, and lets
 	// go of them with the record.
 	Prepared *Preparation
+	// Clears is kept with the build for whoever takes it to its end: JSON of the
+	// workflow's own, which names the secrets to delete after the deploy.
+	Clears json.RawMessage
 	// EvaluationKey is where the evaluation cache has the names; empty when
 	// the evaluation was skipped.
 	EvaluationKey string
@@ -45,6 +48,8 @@ type Recorded struct {
 	Evaluation deployment.Evaluation
 	// Before: an earlier request was recorded as this build.
 	Before bool
+	// Clears is that of the Submit that was recorded.
+	Clears json.RawMessage `json:",omitempty"`
 }
 
 // Recall looks for the build that a request became before. It is
@@ -66,8 +71,8 @@ func recall(ctx context.Context, q querier, deploymentID, request string, config
 	r := Recorded{Before: true}
 	var hash []byte
 	err := q.QueryRow(ctx, `
-		SELECT number, coalesce(evaluation, ''), configuration_hash FROM builds
-		WHERE deployment_id = $1 AND request = $2`, deploymentID, request).Scan(&r.Build, &r.Evaluation, &hash)
+		SELECT number, coalesce(evaluation, ''), configuration_hash, clears FROM builds
+		WHERE deployment_id = $1 AND request = $2`, deploymentID, request).Scan(&r.Build, &r.Evaluation, &hash, &r.Clears)
 	if err != nil {
 		return Recorded{}, fmt.Errorf("look for the request: %w", orUnknown(err))
 	}
@@ -107,7 +112,7 @@ func (s *Store) Record(ctx context.Context, in Submit) (Recorded, error) {
 		if !inHand { // a workflow that was reset, say: another may have written since
 			return ErrInProgress
 		}
-		out = Recorded{Build: number, Evaluation: deployment.EvaluationSkipped}
+		out = Recorded{Build: number, Evaluation: deployment.EvaluationSkipped, Clears: in.Clears}
 		if in.EvaluationKey != "" {
 			out.Evaluation = deployment.EvaluationEvaluated
 		}
@@ -118,11 +123,11 @@ func (s *Store) Record(ctx context.Context, in Submit) (Recorded, error) {
 		sum := sha256.Sum256(asked)
 		_, err = tx.Exec(ctx, `
 			INSERT INTO builds (deployment_id, number, action, request, workflow_id, snapshot, configuration,
-			                    configuration_hash, evaluation, created_at, nodes)
+			                    configuration_hash, evaluation, created_at, nodes, clears)
 			VALUES ($1, $2, 'deploy', $3, $4, $5, $6, $7, $8, clock_timestamp(),
-			        (SELECT result::jsonb -> 'nodes' FROM evaluations WHERE key = $9))`,
+			        (SELECT result::jsonb -> 'nodes' FROM evaluations WHERE key = $9), $10)`,
 			in.Deployment, number, in.Request, in.WorkflowID, in.Snapshot, string(in.Configuration), sum[:],
-			out.Evaluation, in.EvaluationKey)
+			out.Evaluation, in.EvaluationKey, in.Clears)
 		if err != nil {
 			return fmt.Errorf("record build %d: %w", number, err)
 		}
