@@ -69,15 +69,15 @@ func (b *build) runDeployer(ctx workflow.Context) store.End {
 	var err error
 	if b.action == deployment.ActionDeploy {
 		b.details(ctx, "the deployer runs (or waits for a slot); its output is the log of the build")
-		err = workflow.ExecuteActivity(deploying(ctx, deployTries, "deploy build "+b.number()), a.Deploy, b.ref).Get(ctx, nil)
+		err = workflow.ExecuteActivity(deploying(ctx, deployTries, deployAgain, "deploy build "+b.number()), a.Deploy, b.ref).Get(ctx, nil)
 	} else {
 		b.details(ctx, "the deployer hauls out (or waits for a slot); its output is the log of the build")
-		err = workflow.ExecuteActivity(deploying(ctx, destroyTries, "destroy by build "+b.number()), a.Destroy, b.ref).Get(ctx, nil)
+		err = workflow.ExecuteActivity(deploying(ctx, destroyTries, destroyAgain, "destroy by build "+b.number()), a.Destroy, b.ref).Get(ctx, nil)
 	}
 	switch {
 	case temporal.IsCanceledError(err), err != nil && ctx.Err() != nil:
 		return store.End{Cancelled: true, Reason: "cancelled before the deployer ran"}
-	case temporal.IsTimeoutError(err):
+	case temporal.IsTimeoutError(err), isOfType(err, wire.ErrorAlreadyRan):
 		return store.End{Reason: "the worker that ran the deployer was lost"}
 	case err != nil:
 		workflow.GetLogger(ctx).Error("the deployer could not be run", "Error", err)

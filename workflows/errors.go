@@ -29,6 +29,11 @@ func forCaller(err error) error {
 	return temporal.NewNonRetryableApplicationError(reason(err), wire.ErrorUnavailable, err)
 }
 
+func isOfType(err error, errorType string) bool {
+	application, ok := errors.AsType[*temporal.ApplicationError](err)
+	return ok && application.Type() == errorType
+}
+
 // reason is what the error of a step or of an update says to a person, without
 // what Temporal wraps around it.
 func reason(err error) string {

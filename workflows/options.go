@@ -113,22 +113,29 @@ func buildingSchema(ctx workflow.Context, summary string) workflow.Context {
 	})
 }
 
-// deployTries: a deploy runs once, an operator or a front-end submits again.
-// destroyTries: a destroy is safe to repeat, so it outlives two lost workers.
+// deployTries: a deployer runs once for a deploy, an operator or a front-end
+// submits again. The other tries are for workers that died before it ran: one
+// that comes after is told so by the fence, and ends at once. destroyTries: a
+// destroy is safe to repeat, so it outlives two lost workers.
 const (
-	deployTries  = 1
+	deployTries  = 3
 	destroyTries = 3
+)
+
+// A try of a destroy that meets the fence of a dead deployer is the last one, so
+// it comes when that has lapsed, with 3 s for heartbeats that were on their way.
+const (
+	deployAgain  = time.Second
+	destroyAgain = deployment.FenceLife - silence + 3*time.Second
+	silence      = 10 * time.Second
 )
 
 // deploying is for the deployer. It may wait for a slot for a week and run for
 // a day. Heartbeats come every second. A worker that is silent for 10 s is
 // taken for dead, and the fence of the build makes sure of it: where the worker
 // lives (Temporal was away), its deployer goes on, and the build ends as that
-// does. The next try waits until the fence of a dead one has lapsed, with 3 s
-// for heartbeats that were on their way: a try that meets a fence is the last
-// one. A cancelled deployer is waited for.
-func deploying(ctx workflow.Context, tries int32, summary string) workflow.Context {
-	const silence = 10 * time.Second
+// does. A cancelled deployer is waited for.
+func deploying(ctx workflow.Context, tries int32, again time.Duration, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue:              wire.QueueDeploy,
 		ScheduleToCloseTimeout: 8 * 24 * time.Hour,
@@ -136,7 +143,7 @@ func deploying(ctx workflow.Context, tries int32, summary string) workflow.Conte
 		HeartbeatTimeout:       silence,
 		WaitForCancellation:    true,
 		RetryPolicy: &temporal.RetryPolicy{
-			InitialInterval:    deployment.FenceLife - silence + 3*time.Second,
+			InitialInterval:    again,
 			BackoffCoefficient: 1,
 			MaximumAttempts:    tries,
 		},

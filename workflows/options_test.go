@@ -25,8 +25,8 @@ func options() (local, remote map[string]func(workflow.Context) workflow.Context
 	of := func(f with) func(workflow.Context) workflow.Context {
 		return func(ctx workflow.Context) workflow.Context { return f(ctx, "summary") }
 	}
-	tries := func(n int32) with {
-		return func(ctx workflow.Context, summary string) workflow.Context { return deploying(ctx, n, summary) }
+	tries := func(n int32, again time.Duration) with {
+		return func(ctx workflow.Context, summary string) workflow.Context { return deploying(ctx, n, again, summary) }
 	}
 	return map[string]func(workflow.Context) workflow.Context{
 			"onRequest": of(onRequest),
@@ -36,8 +36,8 @@ func options() (local, remote map[string]func(workflow.Context) workflow.Context
 			"waiting":               of(waiting),
 			"evaluating":            of(evaluating),
 			"buildingSchema":        of(buildingSchema),
-			"deploying":             of(tries(deployTries)),
-			"deploying for destroy": of(tries(destroyTries)),
+			"deploying":             of(tries(deployTries, deployAgain)),
+			"deploying for destroy": of(tries(destroyTries, destroyAgain)),
 			"tending":               of(tending),
 			"takingSecrets":         of(takingSecrets),
 			"readingSecrets":        of(readingSecrets),
@@ -146,10 +146,10 @@ func TestOptionsThatTheStoryNeeds(t *testing.T) {
 	inWorkflow(t, func(ctx workflow.Context) {
 		assert.Zero(t, workflow.GetActivityOptions(lasting(ctx, "")).RetryPolicy.MaximumAttempts)
 		assert.Zero(t, workflow.GetActivityOptions(waiting(ctx, "")).RetryPolicy.MaximumAttempts)
-		deploy := workflow.GetActivityOptions(deploying(ctx, deployTries, ""))
-		assert.EqualValues(t, 1, deploy.RetryPolicy.MaximumAttempts)
+		deploy := workflow.GetActivityOptions(deploying(ctx, deployTries, deployAgain, ""))
+		assert.EqualValues(t, 3, deploy.RetryPolicy.MaximumAttempts)
 		assert.True(t, deploy.WaitForCancellation)
-		destroy := workflow.GetActivityOptions(deploying(ctx, destroyTries, ""))
+		destroy := workflow.GetActivityOptions(deploying(ctx, destroyTries, destroyAgain, ""))
 		assert.EqualValues(t, 3, destroy.RetryPolicy.MaximumAttempts)
 		assert.True(t, destroy.WaitForCancellation)
 		assert.Greater(t, destroy.HeartbeatTimeout+destroy.RetryPolicy.InitialInterval, deployment.FenceLife,

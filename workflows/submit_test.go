@@ -216,7 +216,7 @@ func TestSubmitAgain(t *testing.T) {
 			w.during["Deploy"] = alreadyRan
 		},
 		want: lines("Recall", "SlipwayBuild=7", answered, "TakeTurn d#7", "Deploy d#7", "Finish d#7",
-			"fails: BuildFailed: build 7 failed: the deployer could not be run; the workflow has the reason"),
+			"fails: BuildFailed: build 7 failed: the worker that ran the deployer was lost"),
 	}, {
 		name: "after a reset, while the deployer of before still runs",
 		arrange: func(w *world) {
@@ -280,7 +280,10 @@ func TestSubmitQueues(t *testing.T) {
 func TestSubmitLosesTheWorkerThatDeploys(t *testing.T) {
 	lost := func(exit *deployment.Exit) func(w *world) {
 		return func(w *world) {
-			w.during["Deploy"] = func(int) error {
+			w.during["Deploy"] = func(call int) error {
+				if call > 1 {
+					return alreadyRan(call)
+				}
 				w.set(func() { w.exit = exit })
 				return temporal.NewHeartbeatTimeoutError()
 			}
@@ -289,15 +292,24 @@ func TestSubmitLosesTheWorkerThatDeploys(t *testing.T) {
 	tellStories(t, (*world).runSubmit, []story{{
 		name:    "after a staged success",
 		arrange: lost(&deployment.Exit{}),
-		want:    lines(toRecord(), "TakeTurn d#7", "Deploy d#7", "Finish d#7", succeeded),
+		want:    lines(toRecord(), "TakeTurn d#7", "Deploy d#7 ×2", "Finish d#7", succeeded),
+	}, {
+		name:    "before the deployer ran: another one deploys",
+		arrange: func(w *world) { w.during["Deploy"] = lostWorkers(2) },
+		want:    lines(toRecord(), "TakeTurn d#7", "Deploy d#7 ×3", "Finish d#7", succeeded),
+	}, {
+		name:    "before the deployer ran, each time",
+		arrange: func(w *world) { w.during["Deploy"] = lostWorkers(9) },
+		want: lines(toRecord(), "TakeTurn d#7", "Deploy d#7 ×3", "Finish d#7",
+			"fails: BuildFailed: build 7 failed: the worker that ran the deployer was lost"),
 	}, {
 		name:    "after a staged failure",
 		arrange: lost(&deployment.Exit{Code: 137, Reason: "killed"}),
-		want:    lines(toRecord(), "TakeTurn d#7", "Deploy d#7", "Finish d#7", "fails: BuildFailed: build 7 failed: killed"),
+		want:    lines(toRecord(), "TakeTurn d#7", "Deploy d#7 ×2", "Finish d#7", "fails: BuildFailed: build 7 failed: killed"),
 	}, {
 		name:    "without an exit: it does not deploy again",
 		arrange: lost(nil),
-		want: lines(toRecord(), "TakeTurn d#7", "Deploy d#7", "Finish d#7",
+		want: lines(toRecord(), "TakeTurn d#7", "Deploy d#7 ×2", "Finish d#7",
 			"fails: BuildFailed: build 7 failed: the worker that ran the deployer was lost"),
 	}, {
 		name: "and waits until its fence has lapsed",
@@ -310,7 +322,7 @@ func TestSubmitLosesTheWorkerThatDeploys(t *testing.T) {
 				return nil
 			}
 		},
-		want: lines(toRecord(), "TakeTurn d#7", "Deploy d#7", "Finish d#7 ×3",
+		want: lines(toRecord(), "TakeTurn d#7", "Deploy d#7 ×2", "Finish d#7 ×3",
 			"fails: BuildFailed: build 7 failed: the worker that ran the deployer was lost"),
 	}})
 }

@@ -110,10 +110,13 @@ func (a *Activities) run(ctx context.Context, ref deployment.Ref, action deploym
 		Job: job, Folder: folder, Environment: a.Environment, Limits: a.Limits,
 	})
 	if err != nil {
-		// It was killed, or never started. Nothing may go on without it, and its
-		// fence stands for a while.
-		err = temporal.NewApplicationErrorWithOptions(errors.Join(err, sweep(folder)).Error(), wire.ErrorSupervisorLost,
-			temporal.ApplicationErrorOptions{NextRetryDelay: deployment.FenceLife + time.Second})
+		// It was killed, or never started. Nothing may go on without it. Its fence
+		// stands for a while, which only a destroy has to wait for.
+		var options temporal.ApplicationErrorOptions
+		if action == deployment.ActionDestroy {
+			options.NextRetryDelay = deployment.FenceLife + time.Second
+		}
+		err = temporal.NewApplicationErrorWithOptions(errors.Join(err, sweep(folder)).Error(), wire.ErrorSupervisorLost, options)
 	}
 	if err := removeFolder(folder); err != nil {
 		activity.GetLogger(ctx).Error("A working folder is left.", "Folder", folder, "Error", err)
@@ -143,7 +146,7 @@ func (a *Activities) keep(ctx context.Context, job deployment.Job) {
 	a.dropRoots(ctx, job.Ref.Deployment, job.Ref.Build-1)
 }
 
-// job reads what a build runs. A deploy has one try, which a database that is
+// job reads what a build runs. A deploy has few tries, which a database that is
 // away for a moment must not cost it: nothing has run yet.
 func (a *Activities) job(ctx context.Context, ref deployment.Ref) (deployment.Job, error) {
 	deadline := time.Now().Add(a.Limits.Acquire)
