@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -55,6 +56,10 @@ func (a *api) token(scope string) access {
 			return caller{}, err
 		}
 		grant, err := a.Verifier.Verify(r.Context(), token)
+		if errors.Is(err, auth.ErrKeysAway) {
+			return caller{}, &failure{code: codeServiceUnavailable, message: "the issuer of the token does not answer; try again later",
+				retryAfter: soon, cause: err}
+		}
 		if err != nil {
 			return caller{}, unauthorized(err.Error())
 		}

@@ -16,7 +16,15 @@
 // EventSource of a browser sends no header, so a caller may buy a ticket for
 // one channel (Tickets). A ticket is a signed statement; no replica keeps it.
 //
-// The keys of an issuer come from a file that is read again when it changes. A
-// file that cannot be read any more leaves the keys as they were. Other sources
-// of keys fit in as another oidc.KeySet of a trusted issuer.
+// The keys of an issuer come from a file, which is read again when it changes,
+// or from a URL, given or found by OpenID Connect Discovery:
+//
+//	token whose key is known     no fetch
+//	token whose key is not       one fetch for all who wait, at most one in 5 s
+//	every 5 minutes              a fetch, so that a withdrawn key goes (Run)
+//
+// A fetch is bounded in time, size and redirects. An issuer that is away stops
+// neither the start nor the others: its keys stay as they were, and where a
+// token needs others the error is ErrKeysAway, since nobody can say that the
+// token is bad.
 package auth

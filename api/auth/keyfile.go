@@ -2,9 +2,6 @@ package auth
 
 import (
 	"context"
-	"crypto/rsa"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,11 +9,6 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"go.uber.org/zap"
-)
-
-const (
-	maxKeyFile = 1 << 20 // bytes
-	minRSABits = 2048
 )
 
 // keyFile is an oidc.KeySet of a JWKS file. The file is looked at with each
@@ -51,17 +43,7 @@ func (f *keyFile) VerifySignature(_ context.Context, token string) ([]byte, erro
 	if err != nil {
 		return nil, fmt.Errorf("parse the token: %w", err)
 	}
-	header := jws.Signatures[0].Header
-	for _, key := range f.current() {
-		if header.KeyID != "" && key.KeyID != "" && header.KeyID != key.KeyID ||
-			key.Algorithm != "" && key.Algorithm != header.Algorithm {
-			continue
-		}
-		if payload, err := jws.Verify(key.Key); err == nil {
-			return payload, nil
-		}
-	}
-	return nil, errors.New("no key of the issuer signed the token")
+	return verify(jws, f.current())
 }
 
 func (f *keyFile) current() []jose.JSONWebKey {
@@ -89,44 +71,16 @@ func (f *keyFile) current() []jose.JSONWebKey {
 	return keys
 }
 
-// readKeys reads the keys of a set that can verify signatures: at least one.
-// Keys of other kinds are passed over, as the standard has it; a private or a
-// symmetric key is an error, since the file is meant to be public.
+// readKeys reads the keys of a file.
 func readKeys(path string) ([]jose.JSONWebKey, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("keys of the issuer: %w", err)
 	}
 	defer func() { _ = file.Close() }()
-	content, err := io.ReadAll(io.LimitReader(file, maxKeyFile+1))
+	content, err := io.ReadAll(io.LimitReader(file, maxKeySet+1))
 	if err != nil {
 		return nil, fmt.Errorf("keys of the issuer: %w", err)
 	}
-	if len(content) > maxKeyFile {
-		return nil, fmt.Errorf("keys of the issuer: %s has more than %d bytes", path, maxKeyFile)
-	}
-	var set struct {
-		Keys []json.RawMessage `json:"keys"`
-	}
-	if err := json.Unmarshal(content, &set); err != nil {
-		return nil, fmt.Errorf("keys of the issuer: %s is not a JSON Web Key Set: %w", path, err)
-	}
-	var keys []jose.JSONWebKey
-	for i, raw := range set.Keys {
-		var key jose.JSONWebKey
-		if key.UnmarshalJSON(raw) != nil || key.Use != "" && key.Use != "sig" {
-			continue
-		}
-		if !key.IsPublic() {
-			return nil, fmt.Errorf("keys of the issuer: key %d of %s is not a public key", i+1, path)
-		}
-		if public, ok := key.Key.(*rsa.PublicKey); ok && public.N.BitLen() < minRSABits {
-			return nil, fmt.Errorf("keys of the issuer: key %d of %s has %d bits, at least %d are needed", i+1, path, public.N.BitLen(), minRSABits)
-		}
-		keys = append(keys, key)
-	}
-	if len(keys) == 0 {
-		return nil, fmt.Errorf("keys of the issuer: %s has no key that verifies signatures", path)
-	}
-	return keys, nil
+	return parseKeys(content, path)
 }

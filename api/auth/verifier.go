@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
@@ -35,7 +36,13 @@ type Issuer struct {
 	// Audience must be among the claim aud of its tokens.
 	Audience string `json:"audience"`
 	// JWKSFile is the path of its public keys, a JSON Web Key Set.
-	JWKSFile string `json:"jwksFile"`
+	JWKSFile string `json:"jwksFile,omitempty"`
+	// JWKSURL is the URL of its public keys. With neither, Issuer is a URL
+	// where OpenID Connect Discovery finds them.
+	JWKSURL string `json:"jwksUrl,omitempty"`
+	// CAFile is the path of the certificates (PEM) that a fetch trusts; empty:
+	// those of the system.
+	CAFile string `json:"caFile,omitempty"`
 }
 
 // Grant is what a token allows.
@@ -69,37 +76,62 @@ func (g Grant) Covers(deployment string) bool {
 // Verifier checks tokens. It may be used from several goroutines.
 type Verifier struct {
 	// An issuer may be trusted more than once, for other audiences or keys.
-	issuers map[string][]*oidc.IDTokenVerifier
+	issuers map[string][]trusted
+	remote  []*remoteKeys
 	now     func() time.Time
 }
 
-// NewVerifier trusts the issuers, at least one. It reads their keys, and
-// returns an error that names the issuer where that fails. Keys that change
-// for the worse later are told to log.
+type trusted struct {
+	Issuer
+	keys oidc.KeySet
+}
+
+// NewVerifier trusts the issuers, at least one. It reads keys from files, and
+// returns an error that names the issuer where that fails. It fetches none:
+// that is for Run, and for the first token of the issuer. Keys that change for
+// the worse later are told to log.
 func NewVerifier(issuers []Issuer, now func() time.Time, log *zap.Logger) (*Verifier, error) {
 	if len(issuers) == 0 {
 		return nil, errors.New("no issuer of tokens is trusted: nobody could call the API")
 	}
-	v := &Verifier{issuers: map[string][]*oidc.IDTokenVerifier{}, now: now}
+	v := &Verifier{issuers: map[string][]trusted{}, now: now}
 	for i, issuer := range issuers {
-		if issuer.Issuer == "" || issuer.Audience == "" || issuer.JWKSFile == "" {
-			return nil, fmt.Errorf("trusted issuer %d: issuer, audience and jwksFile are all needed", i+1)
+		switch {
+		case issuer.Issuer == "" || issuer.Audience == "":
+			return nil, fmt.Errorf("trusted issuer %d: issuer and audience are both needed", i+1)
+		case issuer.JWKSFile != "" && (issuer.JWKSURL != "" || issuer.CAFile != ""):
+			return nil, fmt.Errorf("trusted issuer %q: jwksFile goes with neither jwksUrl nor caFile", issuer.Issuer)
 		}
-		keys, err := newKeyFile(issuer.JWKSFile, log.With(zap.String("issuer", issuer.Issuer)))
+		log := log.With(zap.String("issuer", issuer.Issuer))
+		t := trusted{Issuer: issuer}
+		var err error
+		if issuer.JWKSFile != "" {
+			t.keys, err = newKeyFile(issuer.JWKSFile, log)
+		} else {
+			var keys *remoteKeys
+			keys, err = newRemoteKeys(issuer, now, log)
+			t.keys, v.remote = keys, append(v.remote, keys)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("trusted issuer %q: %w", issuer.Issuer, err)
 		}
-		v.issuers[issuer.Issuer] = append(v.issuers[issuer.Issuer], oidc.NewVerifier(issuer.Issuer, keys, &oidc.Config{
-			ClientID:             issuer.Audience,
-			SupportedSigningAlgs: algorithmNames(),
-			SkipExpiryCheck:      true, // ours is stricter, see grant
-		}))
+		v.issuers[issuer.Issuer] = append(v.issuers[issuer.Issuer], t)
 	}
 	return v, nil
 }
 
-// Verify checks a token. Its error is for the caller of the API: it says what
-// is wrong with the token, and nothing of ours.
+// Run keeps the keys that are fetched as they are at their issuers, until ctx
+// ends.
+func (v *Verifier) Run(ctx context.Context) {
+	var group sync.WaitGroup
+	for _, keys := range v.remote {
+		group.Go(func() { keys.run(ctx) })
+	}
+	group.Wait()
+}
+
+// Verify checks a token. Its error is ErrKeysAway, or else for the caller of
+// the API: it says what is wrong with the token, and nothing of ours.
 func (v *Verifier) Verify(ctx context.Context, token string) (Grant, error) {
 	if len(token) > MaxToken {
 		return Grant{}, fmt.Errorf("the token has more than %d bytes", MaxToken)
@@ -108,17 +140,46 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Grant, error) {
 	if err != nil {
 		return Grant{}, err
 	}
-	trusted, ok := v.issuers[issuer]
+	entries, ok := v.issuers[issuer]
 	if !ok {
 		return Grant{}, errors.New("the issuer of the token is not trusted")
 	}
-	for _, verifier := range trusted {
-		verified, err := verifier.Verify(ctx, token)
+	refused := errors.New("the token is not signed with a key of its issuer, is for another audience, or is malformed")
+	for _, entry := range entries {
+		verified, err := entry.verify(ctx, token)
 		if err == nil {
 			return v.grant(verified)
 		}
+		if errors.Is(err, ErrKeysAway) {
+			refused = err
+		}
 	}
-	return Grant{}, errors.New("the token is not signed with a key of its issuer, is for another audience, or is malformed")
+	return Grant{}, refused
+}
+
+func (t trusted) verify(ctx context.Context, token string) (*oidc.IDToken, error) {
+	keys := &remembering{KeySet: t.keys}
+	verified, err := oidc.NewVerifier(t.Issuer.Issuer, keys, &oidc.Config{
+		ClientID:             t.Audience,
+		SupportedSigningAlgs: algorithmNames(),
+		SkipExpiryCheck:      true, // ours is stricter, see grant
+	}).Verify(ctx, token)
+	if errors.Is(keys.err, ErrKeysAway) {
+		return nil, keys.err
+	}
+	return verified, err
+}
+
+// remembering keeps the error of a key set, of which package oidc passes on
+// the text alone.
+type remembering struct {
+	oidc.KeySet
+	err error
+}
+
+func (r *remembering) VerifySignature(ctx context.Context, token string) (payload []byte, err error) {
+	payload, r.err = r.KeySet.VerifySignature(ctx, token)
+	return payload, r.err
 }
 
 // issuerOf reads the claim iss before anything is verified, only to find the

@@ -105,11 +105,15 @@ func with(now time.Time, changes claims) claims {
 	return c
 }
 
+func inFile(issuer, audience, path string) Issuer {
+	return Issuer{Issuer: issuer, Audience: audience, JWKSFile: path}
+}
+
 func newTestVerifier(t *testing.T, now time.Time, keys testKeys) *Verifier {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "jwks.json")
 	writeKeys(t, path, keys.set()...)
-	v, err := NewVerifier([]Issuer{{testIssuer, testAudience, path}}, func() time.Time { return now }, zap.NewNop())
+	v, err := NewVerifier([]Issuer{inFile(testIssuer, testAudience, path)}, func() time.Time { return now }, zap.NewNop())
 	require.NoError(t, err)
 	return v
 }
@@ -291,9 +295,9 @@ func TestSeveralIssuers(t *testing.T) {
 	writeKeys(t, filepath.Join(folder, "ours"), ours.set()...)
 	writeKeys(t, filepath.Join(folder, "theirs"), theirs.set()...)
 	v, err := NewVerifier([]Issuer{
-		{"a", "x", filepath.Join(folder, "ours")},
-		{"b", "x", filepath.Join(folder, "theirs")},
-		{"b", "y", filepath.Join(folder, "ours")},
+		inFile("a", "x", filepath.Join(folder, "ours")),
+		inFile("b", "x", filepath.Join(folder, "theirs")),
+		inFile("b", "y", filepath.Join(folder, "ours")),
 	}, func() time.Time { return now }, zap.NewNop())
 	require.NoError(t, err)
 	for _, c := range []struct {
@@ -314,7 +318,7 @@ func TestKeysAreReadAgain(t *testing.T) {
 	first, second := newTestKeys(t), newTestKeys(t)
 	path := filepath.Join(t.TempDir(), "jwks.json")
 	writeKeys(t, path, first.set()...)
-	v, err := NewVerifier([]Issuer{{testIssuer, testAudience, path}}, func() time.Time { return now }, zap.NewNop())
+	v, err := NewVerifier([]Issuer{inFile(testIssuer, testAudience, path)}, func() time.Time { return now }, zap.NewNop())
 	require.NoError(t, err)
 	valid := func(keys testKeys) bool {
 		_, err := v.Verify(context.Background(), sign(t, jose.ES384, "p384", keys.p384, with(now, nil)))
@@ -358,23 +362,28 @@ func TestIssuersAreChecked(t *testing.T) {
 		want    string
 	}{
 		{"none", nil, "no issuer"},
-		{"no name", []Issuer{{"", "x", file("a", set(keys.set()...))}}, "all needed"},
-		{"no audience", []Issuer{{"a", "", file("a", set(keys.set()...))}}, "all needed"},
-		{"no file", []Issuer{{"a", "x", ""}}, "all needed"},
-		{"absent", []Issuer{{"a", "x", filepath.Join(folder, "absent")}}, `"a"`},
-		{"a folder", []Issuer{{"a", "x", folder}}, `"a"`},
-		{"not JSON", []Issuer{{"a", "x", file("b", "nonsense")}}, "not a JSON Web Key Set"},
-		{"empty set", []Issuer{{"a", "x", file("c", `{"keys":[]}`)}}, "no key"},
-		{"only for encryption", []Issuer{{"a", "x", file("d", set(jose.JSONWebKey{Key: keys.rsa.Public(), Use: "enc"}))}}, "no key"},
-		{"only unknown kinds", []Issuer{{"a", "x", file("e", `{"keys":[{"kty":"ZZZ"}]}`)}}, "no key"},
-		{"private", []Issuer{{"a", "x", file("f", set(jose.JSONWebKey{Key: keys.p256}))}}, "not a public key"},
-		{"symmetric", []Issuer{{"a", "x", file("g", set(jose.JSONWebKey{Key: []byte("secret")}))}}, "not a public key"},
-		{"weak", []Issuer{{"a", "x", file("h", set(jose.JSONWebKey{Key: weak.Public()}))}}, "1024 bits"},
-		{"huge", []Issuer{{"a", "x", file("i", strings.Repeat(" ", maxKeyFile+1))}}, "more than"},
+		{"no name", []Issuer{inFile("", "x", file("a", set(keys.set()...)))}, "both needed"},
+		{"no audience", []Issuer{inFile("a", "", file("a", set(keys.set()...)))}, "both needed"},
+		{"no file, and no URL", []Issuer{inFile("a", "x", "")}, "not a URL"},
+		{"discovery in plain text", []Issuer{inFile("http://issuer.example", "x", "")}, "not https"},
+		{"keys in plain text", []Issuer{{Issuer: "a", Audience: "x", JWKSURL: "http://issuer.example/keys"}}, "not https"},
+		{"file and URL", []Issuer{{Issuer: "a", Audience: "x", JWKSFile: "f", JWKSURL: "https://issuer.example"}}, "neither"},
+		{"certificates absent", []Issuer{{Issuer: "https://issuer.example", Audience: "x", CAFile: filepath.Join(folder, "absent")}}, "certificates"},
+		{"no certificates", []Issuer{{Issuer: "https://issuer.example", Audience: "x", CAFile: file("ca", "nonsense")}}, "has no certificate"},
+		{"absent", []Issuer{inFile("a", "x", filepath.Join(folder, "absent"))}, `"a"`},
+		{"a folder", []Issuer{inFile("a", "x", folder)}, `"a"`},
+		{"not JSON", []Issuer{inFile("a", "x", file("b", "nonsense"))}, "not a JSON Web Key Set"},
+		{"empty set", []Issuer{inFile("a", "x", file("c", `{"keys":[]}`))}, "no key"},
+		{"only for encryption", []Issuer{inFile("a", "x", file("d", set(jose.JSONWebKey{Key: keys.rsa.Public(), Use: "enc"})))}, "no key"},
+		{"only unknown kinds", []Issuer{inFile("a", "x", file("e", `{"keys":[{"kty":"ZZZ"}]}`))}, "no key"},
+		{"private", []Issuer{inFile("a", "x", file("f", set(jose.JSONWebKey{Key: keys.p256})))}, "not a public key"},
+		{"symmetric", []Issuer{inFile("a", "x", file("g", set(jose.JSONWebKey{Key: []byte("secret")})))}, "not a public key"},
+		{"weak", []Issuer{inFile("a", "x", file("h", set(jose.JSONWebKey{Key: weak.Public()})))}, "1024 bits"},
+		{"huge", []Issuer{inFile("a", "x", file("i", strings.Repeat(" ", maxKeySet+1)))}, "more than"},
 	} {
 		_, err := NewVerifier(c.issuers, time.Now, zap.NewNop())
 		require.ErrorContains(t, err, c.want, c.name)
 	}
-	_, err = NewVerifier([]Issuer{{"a", "x", file("j", `{"keys":[{"kty":"ZZZ"},`+strings.TrimPrefix(set(keys.set()...), `{"keys":[`))}}, time.Now, zap.NewNop())
+	_, err = NewVerifier([]Issuer{inFile("a", "x", file("j", `{"keys":[{"kty":"ZZZ"},`+strings.TrimPrefix(set(keys.set()...), `{"keys":[`)))}, time.Now, zap.NewNop())
 	require.NoError(t, err, "an unknown kind of key beside others is passed over")
 }

@@ -206,6 +206,7 @@ func runAPI(ctx context.Context, group *errgroup.Group, cfg config.Config, db *s
 	if err != nil {
 		return fmt.Errorf("SLIPWAY_TRUSTED_ISSUERS: %w", err)
 	}
+	group.Go(func() error { verifier.Run(ctx); return nil })
 	if err := awaitDatabase(ctx, db, log); err != nil {
 		return err
 	}

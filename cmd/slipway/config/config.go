@@ -104,7 +104,7 @@ func Settings() []Setting {
 			Help: "address of /healthz and /readyz",
 			set:  address(func(c *Config) *string { return &c.HealthListen })},
 		{Env: "SLIPWAY_TRUSTED_ISSUERS",
-			Help: `whose tokens the API accepts: a JSON array of {"issuer", "audience", "jwksFile"}`,
+			Help: `whose tokens the API accepts: a JSON array of {"issuer", "audience"} with "jwksFile", "jwksUrl" or neither (discovery), and "caFile"`,
 			set:  setIssuers},
 		{Env: "SLIPWAY_SOURCE",
 			Help: "module source: a folder, or git+https://…?rev=<commit>",
