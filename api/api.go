@@ -14,6 +14,7 @@ import (
 
 	"slipway.dev/slipway/api/auth"
 	"slipway.dev/slipway/api/channel"
+	"slipway.dev/slipway/schema/origin"
 )
 
 // Config of the deployments API. Everything is needed but what says otherwise.
@@ -25,6 +26,9 @@ type Config struct {
 	Sealer Sealer
 	// Verifier checks bearer tokens.
 	Verifier *auth.Verifier
+	// Origins are the front-ends that may call from browsers, and that a
+	// destroy may call back; none where it is empty.
+	Origins origin.List
 	// TicketKey signs the tickets of the channel: at least 32 random bytes
 	// that all replicas share.
 	TicketKey  []byte
@@ -118,7 +122,7 @@ func newAPI(ctx context.Context, c Config) (*api, error) {
 
 func (a *api) routes(ctx context.Context) chi.Router {
 	r := chi.NewRouter()
-	r.Use(a.observe, middleware.GetHead)
+	r.Use(a.observe, allowOrigins(a.Origins), middleware.GetHead)
 	r.NotFound(a.notFound)
 	r.MethodNotAllowed(a.methodNotAllowed)
 

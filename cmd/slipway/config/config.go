@@ -16,6 +16,7 @@ import (
 
 	"slipway.dev/slipway/activities/openbao"
 	"slipway.dev/slipway/api/auth"
+	"slipway.dev/slipway/schema/origin"
 )
 
 // Config is what the services of slipway are run with.
@@ -25,6 +26,7 @@ type Config struct {
 	MetricsListen   string
 	HealthListen    string
 	TrustedIssuers  []auth.Issuer
+	Origins         origin.List
 	Source          string
 	SourceEntry     string
 	StateDir        string
@@ -106,6 +108,12 @@ func Settings() []Setting {
 		{Env: "SLIPWAY_TRUSTED_ISSUERS",
 			Help: `whose tokens the API accepts: a JSON array of {"issuer", "audience"} with "jwksFile", "jwksUrl" or neither (discovery), and "caFile"`,
 			set:  setIssuers},
+		{Env: "SLIPWAY_CORS_ORIGINS",
+			Help: "front-ends that may call from browsers and be called back: origins such as https://panel.example, separated by commas",
+			set: func(c *Config, v string) (err error) {
+				c.Origins, err = origin.ParseList(v)
+				return err
+			}},
 		{Env: "SLIPWAY_SOURCE",
 			Help: "module source: a folder, or git+https://…?rev=<commit>",
 			set:  text(func(c *Config) *string { return &c.Source })},
