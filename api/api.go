@@ -22,6 +22,7 @@ type Config struct {
 	Reader    Reader
 	Listener  Listener
 	Workflows Workflows
+	Callbacks Callbacks
 	// Sealer takes the values of secrets; nil where no OpenBao is configured.
 	Sealer Sealer
 	// Verifier checks bearer tokens.
@@ -76,7 +77,7 @@ func NewHandler(ctx context.Context, c Config) (http.Handler, error) {
 
 func newAPI(ctx context.Context, c Config) (*api, error) {
 	switch {
-	case c.Reader == nil, c.Listener == nil, c.Workflows == nil, c.Verifier == nil, c.Log == nil, c.Registerer == nil:
+	case c.Reader == nil, c.Listener == nil, c.Workflows == nil, c.Callbacks == nil, c.Verifier == nil, c.Log == nil, c.Registerer == nil:
 		return nil, errors.New("the configuration of the deployments API is not complete")
 	}
 	if c.Now == nil {

@@ -116,6 +116,20 @@ func wholeNumber(r *http.Request, name string, otherwise, least, most int64) (in
 	return n, nil
 }
 
+// headerOnce reads a header of at most most bytes that may be there; empty where
+// it is not.
+func headerOnce(r *http.Request, name string, most int) (string, error) {
+	values := r.Header.Values(name)
+	if len(values) == 0 {
+		return "", nil
+	}
+	invisible := func(c rune) bool { return c < '!' || c > '~' }
+	if value := values[0]; len(values) > 1 || value == "" || len(value) > most || strings.ContainsFunc(value, invisible) {
+		return "", refuse(codeInvalidRequest, "the header %s must be there once, with 1 to %d visible ASCII characters", name, most)
+	}
+	return values[0], nil
+}
+
 // flag reads a query parameter that is true or false, and false when absent.
 func flag(r *http.Request, name string) (bool, error) {
 	values, ok := r.URL.Query()[name]

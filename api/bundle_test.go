@@ -71,6 +71,8 @@ type workflows struct {
 	destroys []wire.DestroyInput
 	// Whether a submit is ready for its secrets before it is recorded.
 	ready bool
+	// Whether a callback comes too late.
+	late bool
 	// What a call returns instead of doing it.
 	err error
 	// What an evaluation gives.
@@ -152,7 +154,10 @@ func (w *workflows) Destroy(ctx context.Context, destroy wire.DestroyInput) (wir
 	case d.State == deployment.StateIdle:
 		return wire.DestroyAnswer{Idle: true}, nil
 	}
-	return wire.DestroyAnswer{Build: w.store.Record(id, deployment.ActionDestroy, "")}, nil
+	w.mu.Lock()
+	late := w.late
+	w.mu.Unlock()
+	return wire.DestroyAnswer{Build: w.store.Record(id, deployment.ActionDestroy, ""), Callback: destroy.Callback != "" && !late}, nil
 }
 
 func (w *workflows) Preview(ctx context.Context, preview wire.PreviewInput) (wire.Evaluated, error) {
@@ -203,7 +208,7 @@ func start(t *testing.T, tune func(*Config)) *bundle {
 	require.NoError(t, err)
 
 	config := Config{
-		Reader: store, Listener: store, Workflows: b.workflows, Verifier: verifier,
+		Reader: store, Listener: store, Callbacks: store, Workflows: b.workflows, Verifier: verifier,
 		TicketKey: bytes.Repeat([]byte("k"), 32), Log: zap.New(core), Registerer: b.metrics,
 	}
 	if tune != nil {

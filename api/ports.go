@@ -60,6 +60,13 @@ type Workflows interface {
 	Cancel(ctx context.Context, workflowID string) (wire.CancelAnswer, error)
 }
 
+// Callbacks keeps the URL and the token of a callback for the build that a
+// request becomes, so that Temporal sees neither, and returns the name of that
+// offer. Its errors mean that the store is away.
+type Callbacks interface {
+	OfferCallback(ctx context.Context, deploymentID, url, token string) (offer string, err error)
+}
+
 // Sealer hands the values of secrets to OpenBao and returns the token that they
 // come back by, once and within a minute. Its errors mean that OpenBao is away
 // or refuses, and have no value in them.

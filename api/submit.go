@@ -105,18 +105,13 @@ func (s *schemas) compile(document []byte) (*configuration.Schema, error) {
 // when it is not known whether it was recorded.
 func requestOf(r *http.Request) (request, advice string, err error) {
 	const maxKey = 255
-	values := r.Header.Values("Idempotency-Key")
-	if len(values) == 0 {
+	key, err := headerOnce(r, "Idempotency-Key", maxKey)
+	if err != nil {
+		return "", "", err
+	}
+	if key == "" {
 		return uuid.NewString(), "slipway could not finish this now, and the build may be recorded all the same; " +
 			"look at the deployment, or send the submit again (with an Idempotency-Key, a repeat never makes a second build)", nil
-	}
-	key := values[0]
-	visible := len(key) >= 1 && len(key) <= maxKey
-	for i := range len(key) {
-		visible = visible && '!' <= key[i] && key[i] <= '~'
-	}
-	if len(values) > 1 || !visible {
-		return "", "", refuse(codeInvalidRequest, "the header Idempotency-Key must be there once, with 1 to %d visible ASCII characters", maxKey)
 	}
 	return wire.HashRequest(key), "slipway could not finish this now; send it again with the same Idempotency-Key", nil
 }
@@ -264,27 +259,6 @@ func (a *api) preview(w http.ResponseWriter, r *http.Request, c caller) error {
 		}
 	}
 	return respondJSON(w, http.StatusOK, out)
-}
-
-type destroyed struct {
-	DeploymentID string           `json:"deploymentId"`
-	Build        int64            `json:"build,omitempty"`
-	State        deployment.State `json:"state,omitempty"`
-	Callback     string           `json:"callback,omitempty"`
-}
-
-func (a *api) destroy(w http.ResponseWriter, r *http.Request, c caller) error {
-	answer, err := a.Workflows.Destroy(r.Context(), wire.DestroyInput{
-		Deployment: c.deployment, Request: uuid.NewString(), Secrets: a.Sealer != nil,
-	})
-	if err != nil {
-		return fromWorkflow(err, "slipway could not finish this now; send the delete again, which is safe")
-	}
-	if answer.Idle {
-		return respondJSON(w, http.StatusOK, destroyed{DeploymentID: c.deployment, State: deployment.StateIdle})
-	}
-	w.Header().Set("Location", buildPath(c.deployment, answer.Build))
-	return respondJSON(w, http.StatusAccepted, destroyed{DeploymentID: c.deployment, Build: answer.Build, Callback: "none"})
 }
 
 func (a *api) cancel(w http.ResponseWriter, r *http.Request, c caller) error {

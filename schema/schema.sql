@@ -35,10 +35,20 @@ CREATE TABLE public.builds (
     exit_code integer,
     exit_reason text,
     exit_cancelled boolean,
+    callback text,
+    callback_status integer,
+    callback_reason text DEFAULT ''::text NOT NULL,
+    callback_claimed_at timestamp with time zone,
+    callback_url text,
+    callback_token text,
     clears jsonb,
     CONSTRAINT builds_action_check CHECK ((action = ANY (ARRAY['deploy'::text, 'destroy'::text]))),
+    CONSTRAINT builds_callback_check CHECK ((callback = ANY (ARRAY['refused'::text, 'pending'::text, 'skipped'::text, 'delivered'::text, 'failed'::text]))),
     CONSTRAINT builds_check CHECK (((status = ANY (ARRAY['queued'::text, 'running'::text])) = (finished_at IS NULL))),
     CONSTRAINT builds_check1 CHECK (((status <> 'running'::text) OR (started_at IS NOT NULL))),
+    CONSTRAINT builds_check10 CHECK (((callback IS NULL) OR (action = 'destroy'::text))),
+    CONSTRAINT builds_check11 CHECK (((callback_url IS NULL) = (callback_token IS NULL))),
+    CONSTRAINT builds_check12 CHECK (((callback_url IS NOT NULL) = ((NOT (callback IS DISTINCT FROM 'pending'::text)) AND (callback_claimed_at IS NULL)))),
     CONSTRAINT builds_check2 CHECK (((status <> 'superseded'::text) OR (started_at IS NULL))),
     CONSTRAINT builds_check3 CHECK (((action = 'deploy'::text) = (configuration IS NOT NULL))),
     CONSTRAINT builds_check4 CHECK (((action = 'deploy'::text) = (configuration_hash IS NOT NULL))),
@@ -63,7 +73,19 @@ COMMENT ON COLUMN public.builds.deployer_started_at IS 'When a deployer first ra
 COMMENT ON COLUMN public.builds.fence IS 'The supervisor that may run a deployer for this build.';
 COMMENT ON COLUMN public.builds.fence_until IS 'A deployer may run until then, by the clock of the database.';
 COMMENT ON COLUMN public.builds.exit_code IS 'Staged by the supervisor before anybody hears of it: a deploy that succeeded is never recorded as failed.';
+COMMENT ON COLUMN public.builds.callback IS 'What became of the call to the front-end when a destroy reached idle; null when none was asked for.';
+COMMENT ON COLUMN public.builds.callback_status IS 'HTTP status that the front-end answered.';
+COMMENT ON COLUMN public.builds.callback_claimed_at IS 'When the call was claimed, once and before it was made, so that a crash gives at most one call. URL and token go then.';
+COMMENT ON COLUMN public.builds.callback_token IS 'Of the front-end, for one deployment; slipway only stores it and sends it back.';
 COMMENT ON COLUMN public.builds.clears IS 'The entries of secrets, as they were at the submit, that go once the deploy runs without them; null where there are none. Names and versions, no values.';
+CREATE TABLE public.callback_offers (
+    id uuid NOT NULL,
+    deployment_id text NOT NULL,
+    url text NOT NULL,
+    token text NOT NULL,
+    offered_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+COMMENT ON TABLE public.callback_offers IS 'A callback on its way from a request to the build that the request becomes: Temporal sees only the identifier. A row that nobody took goes after some minutes.';
 CREATE TABLE public.deployments (
     id text NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
@@ -188,6 +210,8 @@ ALTER TABLE ONLY public.builds
     ADD CONSTRAINT builds_deployment_id_request_key UNIQUE (deployment_id, request);
 ALTER TABLE ONLY public.builds
     ADD CONSTRAINT builds_pkey PRIMARY KEY (deployment_id, number);
+ALTER TABLE ONLY public.callback_offers
+    ADD CONSTRAINT callback_offers_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY public.deployments
     ADD CONSTRAINT deployments_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY public.evaluations
@@ -202,6 +226,7 @@ ALTER TABLE ONLY public.snapshots
     ADD CONSTRAINT snapshots_pkey PRIMARY KEY (store_path);
 ALTER TABLE ONLY public.source
     ADD CONSTRAINT source_pkey PRIMARY KEY (one);
+CREATE INDEX builds_calling ON public.builds USING btree (finished_at) WHERE ((callback = 'pending'::text) AND (finished_at IS NOT NULL));
 CREATE INDEX builds_deployed ON public.builds USING btree (deployment_id, number DESC) WHERE ((action = 'deploy'::text) AND (deployer_started_at IS NOT NULL));
 CREATE INDEX builds_finished ON public.builds USING btree (deployment_id, finished_at DESC, number DESC) WHERE ((status = ANY (ARRAY['succeeded'::text, 'failed'::text])) OR ((status = 'cancelled'::text) AND (started_at IS NOT NULL)));
 CREATE UNIQUE INDEX builds_one_running ON public.builds USING btree (deployment_id) WHERE (status = 'running'::text);

@@ -22,6 +22,9 @@ const (
 	sweepEvery = 20 * time.Second
 	sweepAge   = 10 * time.Second
 	letGoAfter = 35 * time.Second
+	// offerAge is how long the callback of a request waits for its record, which
+	// comes within a minute or never.
+	offerAge = 5 * time.Minute
 )
 
 // Builds is what the sweeper needs of the store.
@@ -31,10 +34,14 @@ type Builds interface {
 	TrimEvaluations(ctx context.Context) error
 	Preparations(ctx context.Context, age time.Duration) ([]store.Preparation, error)
 	Unprepare(ctx context.Context, p store.Preparation) error
+	Calling(ctx context.Context, age time.Duration) ([]store.Pending, error)
+	SettleCallback(ctx context.Context, ref deployment.Ref, callback deployment.Callback) error
+	DropOffers(ctx context.Context, age time.Duration) error
 }
 
-// Sweeper fails builds whose workflow has ended without them, and lets go of the
-// secrets of deployments that such a workflow had in hand.
+// Sweeper fails builds whose workflow has ended without them, lets go of the
+// secrets of deployments that such a workflow had in hand, and gives up the
+// callbacks that it had to make.
 type Sweeper struct {
 	Builds Builds
 	Client client.Client
@@ -83,7 +90,7 @@ func (s *Sweeper) sweep(ctx context.Context) error {
 				zap.String("workflowId", build.WorkflowID), zap.String("status", string(ended.Status)))
 		}
 	}
-	return errors.Join(append(errs, s.letGo(ctx), s.Builds.TrimEvaluations(ctx))...)
+	return errors.Join(append(errs, s.letGo(ctx), s.giveUpCallbacks(ctx), s.Builds.DropOffers(ctx, offerAge), s.Builds.TrimEvaluations(ctx))...)
 }
 
 func (s *Sweeper) letGo(ctx context.Context) error {
@@ -100,6 +107,27 @@ func (s *Sweeper) letGo(ctx context.Context) error {
 		if err == nil && gone {
 			s.Log.Info("let go of the secrets of a deployment whose workflow is gone",
 				zap.String("deploymentId", p.Deployment), zap.String("workflowId", p.WorkflowID))
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Sweeper) giveUpCallbacks(ctx context.Context) error {
+	calling, err := s.Builds.Calling(ctx, sweepAge)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, build := range calling {
+		gone, err := s.gone(ctx, build.WorkflowID, "", letGoAfter)
+		if err == nil && gone {
+			err = s.Builds.SettleCallback(ctx, build.Ref, deployment.Callback{State: deployment.CallbackFailed,
+				Reason: "its workflow ended before the call did; the call may have been made"})
+		}
+		if err == nil && gone {
+			s.Log.Info("gave up the callback of a build whose workflow is gone",
+				zap.Stringer("build", build.Ref), zap.String("workflowId", build.WorkflowID))
 		}
 		errs = append(errs, err)
 	}

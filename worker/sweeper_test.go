@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"slipway.dev/slipway/activities/store"
+	"slipway.dev/slipway/schema/deployment"
 )
 
 // handed is a store in which secrets are in hand, and nothing else is.
@@ -23,6 +24,23 @@ type handed struct {
 	Builds
 	preparations []store.Preparation
 	letGo        []string
+	calling      []store.Pending
+	gaveUp       []string
+	offers       bool
+}
+
+func (h *handed) Calling(context.Context, time.Duration) ([]store.Pending, error) {
+	return h.calling, nil
+}
+
+func (h *handed) SettleCallback(_ context.Context, ref deployment.Ref, callback deployment.Callback) error {
+	h.gaveUp = append(h.gaveUp, ref.String()+" "+string(callback.State))
+	return nil
+}
+
+func (h *handed) DropOffers(context.Context, time.Duration) error {
+	h.offers = true
+	return nil
 }
 
 func (h *handed) Pending(context.Context, time.Duration) ([]store.Pending, error) { return nil, nil }
@@ -74,4 +92,23 @@ func TestSweeperLetsGoOfSecrets(t *testing.T) {
 	s := Sweeper{Builds: h, Client: temporal, Log: zap.NewNop()}
 	require.ErrorContains(t, s.sweep(t.Context()), "temporal is away")
 	require.Equal(t, []string{"ended", "unknown"}, h.letGo, "one that cannot be told is no reason to stop")
+}
+
+func TestSweeperGivesUpCallbacks(t *testing.T) {
+	closed := func(status enums.WorkflowExecutionStatus, ago time.Duration) *workflow.WorkflowExecutionInfo {
+		return &workflow.WorkflowExecutionInfo{Status: status, CloseTime: timestamppb.New(time.Now().Add(-ago))}
+	}
+	h := &handed{}
+	for id, info := range map[string]*workflow.WorkflowExecutionInfo{
+		"running": closed(enums.WORKFLOW_EXECUTION_STATUS_RUNNING, 0),
+		"now":     closed(enums.WORKFLOW_EXECUTION_STATUS_TERMINATED, 0), // its call may be under way
+		"ended":   closed(enums.WORKFLOW_EXECUTION_STATUS_TERMINATED, time.Minute),
+	} {
+		temporal := runs{known: map[string]*workflow.WorkflowExecutionInfo{"": info}}
+		h.calling = []store.Pending{{Ref: deployment.Ref{Deployment: id, Build: 2}, WorkflowID: id}}
+		s := Sweeper{Builds: h, Client: temporal, Log: zap.NewNop()}
+		require.NoError(t, s.sweep(t.Context()))
+	}
+	require.Equal(t, []string{"ended#2 failed"}, h.gaveUp)
+	require.True(t, h.offers)
 }

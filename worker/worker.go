@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 	"go.uber.org/zap"
 
+	"slipway.dev/slipway/activities/callback"
 	"slipway.dev/slipway/activities/deployer"
 	"slipway.dev/slipway/activities/nix"
 	"slipway.dev/slipway/activities/openbao"
@@ -39,6 +40,7 @@ type Activities struct {
 	Store    *store.Activities
 	Nix      *nix.Activities
 	Deployer *deployer.Activities
+	Callback *callback.Activities
 	// OpenBao is nil where none is configured.
 	OpenBao *openbao.Activities
 }
@@ -74,6 +76,7 @@ func Run(ctx context.Context, c Config) error {
 		w.RegisterWorkflowWithOptions(workflows.Destroy, workflow.RegisterOptions{Name: wire.WorkflowDestroy})
 		w.RegisterWorkflowWithOptions(workflows.SchemaBuild, workflow.RegisterOptions{Name: wire.WorkflowSchemaBuild})
 		w.RegisterActivity(c.Activities.Store)
+		w.RegisterActivity(c.Activities.Callback)
 		if c.Activities.OpenBao != nil {
 			w.RegisterActivity(c.Activities.OpenBao)
 		}

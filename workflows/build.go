@@ -18,6 +18,8 @@ import (
 type build struct {
 	ref    deployment.Ref
 	action deployment.Action
+	// callback: a front-end waits to hear that the build has ended.
+	callback bool
 	// stop asks the deployer to end; nil before the build is recorded.
 	stop workflow.CancelFunc
 }
@@ -101,6 +103,7 @@ func (b *build) finish(ctx workflow.Context, otherwise store.End) (wire.BuildRes
 			return wire.BuildResult{}, err
 		}
 	}
+	b.callback = ended.Callback
 	b.details(ctx, strings.TrimSpace(string(ended.Status)+" "+ended.Reason))
 	result := wire.BuildResult{Outcome: string(ended.Status), Build: b.ref.Build, Reason: ended.Reason}
 	switch {

@@ -45,6 +45,9 @@ func (d *destroy) run(ctx workflow.Context) (wire.BuildResult, error) {
 			return wire.BuildResult{Outcome: "joined", Build: d.answer.Build, Reason: "an earlier destroy is on its way"}, nil
 		default:
 			result, err := d.build.run(ctx)
+			if d.build.callback {
+				d.build.callBack(ctx)
+			}
 			if d.in.Secrets && err == nil && result.Outcome == string(deployment.StatusSucceeded) {
 				(&secrets{}).haulOut(ctx, d.build.ref)
 			}
@@ -65,6 +68,8 @@ func (d *destroy) record(ctx workflow.Context) (wire.DestroyAnswer, error) {
 		Deployment: d.in.Deployment,
 		Request:    d.in.Request,
 		WorkflowID: workflow.GetInfo(ctx).WorkflowExecution.ID,
+
+		Callback: d.in.Callback, CallbackRefused: d.in.CallbackRefused,
 	}
 	// As with a submit: once a record may have happened, its result is wanted.
 	disconnected, release := workflow.NewDisconnectedContext(ctx)
@@ -79,5 +84,5 @@ func (d *destroy) record(ctx workflow.Context) (wire.DestroyAnswer, error) {
 			return wire.DestroyAnswer{}, forCaller(err)
 		}
 	}
-	return wire.DestroyAnswer{Build: recorded.Build, Idle: recorded.Idle}, nil
+	return wire.DestroyAnswer{Build: recorded.Build, Idle: recorded.Idle, Callback: recorded.Callback}, nil
 }

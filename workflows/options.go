@@ -58,6 +58,19 @@ func lasting(ctx workflow.Context, summary string) workflow.Context {
 	})
 }
 
+// calling is for the call to a front-end, which has 10 s itself and is made once
+// (seed B, "Durability of the intent record"). After a day without a worker the
+// front-end has long noticed.
+func calling(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue:              wire.QueueMain,
+		ScheduleToCloseTimeout: 24 * time.Hour,
+		StartToCloseTimeout:    20 * time.Second,
+		RetryPolicy:            &temporal.RetryPolicy{MaximumAttempts: 1},
+		Summary:                summary,
+	})
+}
+
 // waiting is for the wait for a turn: the older builds, a deploy and a destroy
 // at most, may each wait for a slot for a week and run for a day. A worker that
 // dies meanwhile is noticed by its heartbeats (one every 5 s at least).

@@ -32,6 +32,7 @@ func options() (local, remote map[string]func(workflow.Context) workflow.Context
 			"onRequest": of(onRequest),
 			"atOnce":    of(atOnce),
 		}, map[string]func(workflow.Context) workflow.Context{
+			"calling":               of(calling),
 			"lasting":               of(lasting),
 			"waiting":               of(waiting),
 			"evaluating":            of(evaluating),

@@ -23,6 +23,7 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
+	"slipway.dev/slipway/activities/callback"
 	"slipway.dev/slipway/activities/deployer"
 	"slipway.dev/slipway/activities/nix"
 	"slipway.dev/slipway/activities/openbao"
@@ -128,6 +129,10 @@ type world struct {
 	cleared  []openbao.Cleared
 	unneeded func([][2]string) [][2]string
 	newer    bool // there is a newer build than that of the run
+	// What the front-end is asked for, what calling it gives, and what was noted.
+	callback string
+	became   deployment.Callback
+	settled  []deployment.Callback
 	// ready is what a caller does whose submit is ready for its secrets.
 	ready func()
 }
@@ -146,6 +151,10 @@ type (
 		LetGoOfSecrets(context.Context, store.Preparation) error
 		Unneeded(context.Context, store.UnneededInput) ([][2]string, error)
 		IsNewest(context.Context, deployment.Ref) (bool, error)
+		SettleCallback(context.Context, store.SettleInput) error
+	}
+	callbackSteps interface {
+		CallBack(context.Context, deployment.Ref) (deployment.Callback, error)
 	}
 	openbaoSteps interface {
 		ReadSecrets(context.Context, openbao.ReadInput) (openbao.Prepared, error)
@@ -168,6 +177,7 @@ var (
 	_, _ storeSteps    = (*store.Activities)(nil), (*world)(nil)
 	_, _ nixSteps      = (*nix.Activities)(nil), (*world)(nil)
 	_, _ deployerSteps = (*deployer.Activities)(nil), (*world)(nil)
+	_, _ callbackSteps = (*callback.Activities)(nil), (*world)(nil)
 	_, _ openbaoSteps  = (*openbao.Activities)(nil), (*world)(nil)
 )
 
@@ -377,7 +387,7 @@ func (w *world) runSubmit() {
 // runDestroy runs a Destroy that gets its update with the start.
 func (w *world) runDestroy() {
 	w.env.RegisterDelayedCallback(func() { w.update(wire.UpdateDestroy) }, 0)
-	w.runWithout(wire.WorkflowDestroy, wire.DestroyID(id, request), wire.DestroyInput{Deployment: id, Request: request})
+	w.runWithout(wire.WorkflowDestroy, wire.DestroyID(id, request), wire.DestroyInput{Deployment: id, Request: request, Callback: w.callback})
 }
 
 // runWithout runs a workflow without an update and tells its end.
@@ -446,7 +456,7 @@ func (w *world) RecordDestroy(ctx context.Context, in store.Destroy) (store.Reco
 	if w.unknown {
 		return store.RecordedDestroy{}, temporal.NewNonRetryableApplicationError("unknown", wire.ErrorUnknownDeployment, nil)
 	}
-	if want := (store.Destroy{Deployment: id, Request: request, WorkflowID: wire.DestroyID(id, request)}); in != want {
+	if want := (store.Destroy{Deployment: id, Request: request, WorkflowID: wire.DestroyID(id, request), Callback: w.callback}); in != want {
 		w.t.Errorf("RecordDestroy got %+v", in)
 	}
 	if w.haulsOut.Ours && w.build == 0 {
@@ -554,7 +564,23 @@ func (w *world) Finish(ctx context.Context, in store.FinishInput) (store.Ended, 
 	case exit.Cancelled:
 		w.status = deployment.StatusCancelled
 	}
-	return store.Ended{Status: w.status, Reason: w.reason}, nil
+	return store.Ended{Status: w.status, Reason: w.reason, Callback: w.callback != "" && w.status == deployment.StatusSucceeded}, nil
+}
+
+func (w *world) CallBack(ctx context.Context, ref deployment.Ref) (deployment.Callback, error) {
+	if err := w.step(ctx, wire.QueueMain, "CallBack", ref.String()); err != nil {
+		return deployment.Callback{}, err
+	}
+	return w.became, nil
+}
+
+func (w *world) SettleCallback(ctx context.Context, in store.SettleInput) error {
+	detail := fmt.Sprintf("%s %s", in.Ref, in.Callback.State)
+	if err := w.step(ctx, either(ctx), "SettleCallback", detail); err != nil {
+		return err
+	}
+	w.set(func() { w.settled = append(w.settled, in.Callback) })
+	return nil
 }
 
 func (w *world) Deploy(ctx context.Context, ref deployment.Ref) error {

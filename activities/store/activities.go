@@ -108,6 +108,17 @@ func (a *Activities) Finish(ctx context.Context, in FinishInput) (Ended, error) 
 	return ended, typed(err)
 }
 
+// SettleInput says what became of a callback.
+type SettleInput struct {
+	deployment.Ref
+	Callback deployment.Callback
+}
+
+// SettleCallback notes what became of the callback of a destroy.
+func (a *Activities) SettleCallback(ctx context.Context, in SettleInput) error {
+	return typed(a.Store.SettleCallback(ctx, in.Ref, in.Callback))
+}
+
 // Preparing is how long a submit waits for another one that has the secrets of
 // the deployment in hand, and how often it looks.
 const (

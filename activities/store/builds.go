@@ -163,6 +163,10 @@ type Destroy struct {
 	Deployment string
 	Request    string
 	WorkflowID string
+	// Callback is the offer of a callback, see OfferCallback; empty without.
+	Callback string
+	// CallbackRefused is why a callback was asked for and is not allowed.
+	CallbackRefused string
 }
 
 // RecordedDestroy is what a request to haul out became.
@@ -173,10 +177,13 @@ type RecordedDestroy struct {
 	Ours bool
 	// Idle: nothing is up, and nothing is on its way.
 	Idle bool
+	// Callback: the offered callback is that of the build now.
+	Callback bool
 }
 
 // RecordDestroy supersedes every queued deploy and queues a destroy, unless
-// one is queued or runs, or the deployment is idle. It returns
+// one is queued or runs, or the deployment is idle. An offered callback becomes
+// that of the build, in place of an earlier one. It returns
 // deployment.ErrUnknown for a deployment that slipway does not know.
 func (s *Store) RecordDestroy(ctx context.Context, in Destroy) (RecordedDestroy, error) {
 	var out RecordedDestroy
@@ -204,6 +211,12 @@ func (s *Store) RecordDestroy(ctx context.Context, in Destroy) (RecordedDestroy,
 		}
 		if before != 0 {
 			out.Build = before
+			if out.Callback, err = takeCallback(ctx, tx, deployment.Ref{Deployment: in.Deployment, Build: before}, in.Callback); err != nil {
+				return err
+			}
+			if out.Callback {
+				changed = append(changed, before)
+			}
 			return publish(ctx, tx, in.Deployment, changed...)
 		}
 		var state deployment.State
@@ -212,6 +225,9 @@ func (s *Store) RecordDestroy(ctx context.Context, in Destroy) (RecordedDestroy,
 		}
 		if state == deployment.StateIdle {
 			out.Idle = true
+			if err := dropOffer(ctx, tx, in.Callback); err != nil {
+				return err
+			}
 			// A superseded build tells which one took its place; here none did.
 			if _, err := tx.Exec(ctx, `UPDATE builds SET reason = 'superseded by a destroy' WHERE deployment_id = $1 AND number = ANY ($2)`,
 				in.Deployment, changed); err != nil {
@@ -220,12 +236,16 @@ func (s *Store) RecordDestroy(ctx context.Context, in Destroy) (RecordedDestroy,
 			return publish(ctx, tx, in.Deployment, changed...)
 		}
 		_, err = tx.Exec(ctx, `
-			INSERT INTO builds (deployment_id, number, action, request, workflow_id, created_at)
-			VALUES ($1, $2, 'destroy', $3, $4, clock_timestamp())`, in.Deployment, number, in.Request, in.WorkflowID)
+			INSERT INTO builds (deployment_id, number, action, request, workflow_id, created_at, callback, callback_reason)
+			VALUES ($1, $2, 'destroy', $3, $4, clock_timestamp(), CASE WHEN $5 <> '' THEN 'refused' END, $5)`,
+			in.Deployment, number, in.Request, in.WorkflowID, in.CallbackRefused)
 		if err != nil {
 			return fmt.Errorf("record build %d: %w", number, err)
 		}
 		out.Build = number
+		if out.Callback, err = takeCallback(ctx, tx, deployment.Ref{Deployment: in.Deployment, Build: number}, in.Callback); err != nil {
+			return err
+		}
 		return countBuild(ctx, tx, in.Deployment, append(changed, number))
 	})
 	return out, err
@@ -300,6 +320,9 @@ func (s *Store) Cancel(ctx context.Context, ref deployment.Ref) (deployment.Stat
 		if status != deployment.StatusCancelled {
 			return nil
 		}
+		if err := skipCallback(ctx, tx, ref); err != nil {
+			return err
+		}
 		return publish(ctx, tx, ref.Deployment, ref.Build)
 	})
 	return status, err
@@ -316,6 +339,8 @@ type End struct {
 type Ended struct {
 	Status deployment.Status
 	Reason string
+	// Callback: a front-end waits to be called.
+	Callback bool `json:",omitempty"`
 }
 
 // FenceHeldError: the build cannot end yet, a deployer may still run for it.
@@ -338,16 +363,18 @@ func (s *Store) Finish(ctx context.Context, ref deployment.Ref, otherwise End) (
 			reason    *string
 			cancelled *bool
 			left      float64
+			waits     bool
 		)
 		err := tx.QueryRow(ctx, `
 			SELECT status, reason, exit_code, exit_reason, exit_cancelled,
-			       coalesce(extract(epoch FROM fence_until - clock_timestamp()), 0)::float8
+			       coalesce(extract(epoch FROM fence_until - clock_timestamp()), 0)::float8, callback_url IS NOT NULL
 			FROM builds WHERE deployment_id = $1 AND number = $2`, ref.Deployment, ref.Build).
-			Scan(&out.Status, &out.Reason, &code, &reason, &cancelled, &left)
+			Scan(&out.Status, &out.Reason, &code, &reason, &cancelled, &left, &waits)
 		if err != nil {
 			return fmt.Errorf("read build %s: %w", ref, orUnknown(err))
 		}
 		if out.Status.Ended() {
+			out.Callback = waits
 			return nil
 		}
 		if code == nil && left > 0 {
@@ -363,6 +390,11 @@ func (s *Store) Finish(ctx context.Context, ref deployment.Ref, otherwise End) (
 			UPDATE builds SET status = $3, reason = $4, finished_at = clock_timestamp()
 			WHERE deployment_id = $1 AND number = $2`, ref.Deployment, ref.Build, out.Status, out.Reason); err != nil {
 			return fmt.Errorf("end build %s: %w", ref, err)
+		}
+		if out.Status == deployment.StatusSucceeded {
+			out.Callback = waits
+		} else if err := skipCallback(ctx, tx, ref); err != nil {
+			return err
 		}
 		return publish(ctx, tx, ref.Deployment, ref.Build)
 	})

@@ -27,6 +27,13 @@
 //     of events commit in order, and every event says what was true when it
 //     was written.
 //
+// A destroy may call its front-end back (seed B, "Durability of the intent
+// record"). URL and token wait in an offer until the request is recorded, then
+// in the row of the build, and leave it with the one claim:
+//
+//	offer ──► pending ──► claimed ──► delivered | failed | refused
+//	             └──────► skipped   (it did not succeed, or there is a later build)
+//
 // Each exported method is one transaction. NOTIFY carries only the deployment
 // and the build; who listens reads the rows.
 package store

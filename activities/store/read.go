@@ -13,12 +13,14 @@ import (
 
 // buildColumns are those that scanBuild reads, of a table or row b.
 const buildColumns = `b.number, b.action, b.status, b.reason, b.created_at, b.started_at, b.finished_at,
-	coalesce(b.evaluation, ''), b.workflow_id, b.nodes`
+	coalesce(b.evaluation, ''), b.workflow_id, b.nodes,
+	CASE b.action WHEN 'destroy' THEN jsonb_build_object(
+		'state', coalesce(b.callback, 'none'), 'status', b.callback_status, 'reason', b.callback_reason) END`
 
 func buildTargets(b *deployment.Build) []any {
 	return []any{
 		&b.Number, &b.Action, &b.Status, &b.Reason, &b.CreatedAt, &b.StartedAt, &b.FinishedAt,
-		&b.Evaluation, &b.WorkflowID, &b.Nodes,
+		&b.Evaluation, &b.WorkflowID, &b.Nodes, &b.Callback,
 	}
 }
 

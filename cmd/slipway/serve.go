@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"golang.org/x/sync/errgroup"
 
+	"slipway.dev/slipway/activities/callback"
 	"slipway.dev/slipway/activities/deployer"
 	"slipway.dev/slipway/activities/nix"
 	"slipway.dev/slipway/activities/openbao"
@@ -221,7 +222,7 @@ func runAPI(ctx context.Context, group *errgroup.Group, cfg config.Config, db *s
 		sealer = bao
 	}
 	handler, err := api.NewHandler(ctx, api.Config{
-		Sealer: sealer, Reader: db, Listener: listener, Workflows: api.NewTemporal(temporal),
+		Sealer: sealer, Reader: db, Callbacks: db, Listener: listener, Workflows: api.NewTemporal(temporal),
 		Verifier: verifier, Origins: cfg.Origins, TicketKey: key, Log: log, Registerer: registry,
 		EvaluateTimeout: cfg.NixTimeout + time.Minute,
 	})
@@ -284,6 +285,7 @@ func runWorker(ctx context.Context, cfg config.Config, db *store.Store, listener
 				Store:    &store.Activities{Store: db, Listener: listener},
 				Nix:      &nix.Activities{Evaluator: evaluator, Cache: db, Sources: db, Entry: cfg.SourceEntry, Roots: sources},
 				Deployer: deploys,
+				Callback: &callback.Activities{Claims: db, Origins: cfg.Origins, Caller: &callback.Caller{Resolver: net.DefaultResolver}},
 				OpenBao:  secrets,
 			},
 			EvaluationSlots: cfg.NixSlots, DeploySlots: cfg.DeploySlots, StopTimeout: cfg.ShutdownTimeout, Log: log,

@@ -97,7 +97,9 @@ type Build struct {
 	FinishedAt *time.Time `json:"finishedAt"`
 	Evaluation Evaluation `json:"evaluation,omitempty"` // none for a destroy
 	WorkflowID string     `json:"workflowId"`
-	Nodes      []Node     `json:"nodes,omitempty"`
+	// Callback is what became of the call to the front-end; nil for a deploy.
+	Callback *Callback `json:"callback,omitempty"`
+	Nodes    []Node    `json:"nodes,omitempty"`
 	// Configuration is the snapshot that the build deploys. Only the read of
 	// one build has it.
 	Configuration json.RawMessage `json:"configuration,omitempty"`

@@ -130,12 +130,19 @@ type DestroyInput struct {
 	Request    string `json:"request"`
 	// Secrets: OpenBao may have secrets of the deployment, which go with it.
 	Secrets bool `json:"secrets,omitempty"`
+	// Callback names an offer in PostgreSQL, which has the URL and the token of
+	// the call to the front-end; empty without one.
+	Callback string `json:"callback,omitempty"`
+	// CallbackRefused is why a callback was asked for and is not allowed.
+	CallbackRefused string `json:"callbackRefused,omitempty"`
 }
 
 // DestroyAnswer says which build a destroy became, or that nothing is up.
 type DestroyAnswer struct {
 	Build int64 `json:"build,omitempty"`
 	Idle  bool  `json:"idle,omitempty"`
+	// Callback: the offered callback is that of the build.
+	Callback bool `json:"callback,omitempty"`
 }
 
 // CancelAnswer is the status of the build after a cancel.

@@ -25,6 +25,7 @@ type Store struct {
 	fail        error
 	failBehind  int
 	reads       map[string]int
+	offers      [][3]string
 }
 
 type record struct {
@@ -116,6 +117,9 @@ func (s *Store) Record(id string, action deployment.Action, configuration string
 		b.Nodes = []deployment.Node{{Name: "web", Names: []string{"www.example.org"}}}
 		b.Configuration = json.RawMessage(configuration)
 		b.snapshot = s.source.Snapshot
+	}
+	if action == deployment.ActionDestroy {
+		b.Callback = &deployment.Callback{State: deployment.CallbackNone}
 	}
 	r.builds = append(r.builds, b)
 	s.publish(id, append(changed, b)...)
@@ -377,6 +381,24 @@ func (s *Store) Log(_ context.Context, ref deployment.Ref, from int64, limit int
 	rest := b.log[min(from, int64(len(b.log))):]
 	piece := rest[:min(limit, len(rest))]
 	return deployment.LogPiece{Data: slices.Clone(piece), Ended: b.Status.Ended() && len(piece) == len(rest)}, nil
+}
+
+// OfferCallback is that of the API's Callbacks.
+func (s *Store) OfferCallback(_ context.Context, id, url, token string) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fail != nil {
+		return "", s.fail
+	}
+	s.offers = append(s.offers, [3]string{id, url, token})
+	return fmt.Sprintf("offer-%d", len(s.offers)), nil
+}
+
+// Offers are the deployments, URLs and tokens of all offers.
+func (s *Store) Offers() [][3]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.offers)
 }
 
 // Snapshot gives a deployment and the place of its channel.
