@@ -119,6 +119,8 @@ type Destroyed struct {
 	State deployment.State `json:"state,omitempty"`
 	// Callback is "accepted", "refused" or "none".
 	Callback string `json:"callback,omitempty"`
+	// CallbackReason is why it is refused.
+	CallbackReason string `json:"callbackReason,omitempty"`
 }
 
 // Submit gives a configuration to a deployment, which exists from then on. The
@@ -190,6 +192,16 @@ func (c *Client) Preview(ctx context.Context, id string, configuration json.RawM
 // Destroy queues a build that takes down what the deployment has up.
 func (c *Client) Destroy(ctx context.Context, id string) (Destroyed, error) {
 	return answer[Destroyed](ctx, c, call{method: http.MethodDelete, path: []string{id}})
+}
+
+// DestroyAndCallBack is Destroy, and asks for a POST to a URL of a front-end,
+// with a bearer token of its own, when the destroy has reached idle.
+func (c *Client) DestroyAndCallBack(ctx context.Context, id, callback, token string) (Destroyed, error) {
+	if !isVisible(callback) || !isVisible(token) {
+		return Destroyed{}, errors.New("the URL and the token of a callback have visible ASCII characters only")
+	}
+	header := http.Header{"X-Callback-Url": {callback}, "X-Callback-Token": {token}}
+	return answer[Destroyed](ctx, c, call{method: http.MethodDelete, path: []string{id}, header: header})
 }
 
 // maxQuery is how many identifiers the list takes in its query.

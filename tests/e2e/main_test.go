@@ -19,7 +19,9 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
+	panel = newFrontEnd()
 	started, err := stand.New(stand.Options{Env: []string{
+		"SLIPWAY_CORS_ORIGINS=https://panel.example," + panel.URL,
 		"SLIPWAY_NIX_MEMORY=768MiB", "SLIPWAY_NIX_SLOTS=100", "SLIPWAY_DEPLOYER_GRACE=1s", "SLIPWAY_DEPLOY_SLOTS=100",
 	}})
 	if err != nil {

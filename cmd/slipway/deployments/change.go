@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
@@ -161,6 +162,7 @@ func place(data []byte, offset int64) string {
 
 func (c *cli) destroy() *cobra.Command {
 	var following bool
+	var callback, tokenFile string
 	cmd := &cobra.Command{
 		Use:   "destroy <id>",
 		Short: "Take down what a deployment has up",
@@ -168,14 +170,32 @@ func (c *cli) destroy() *cobra.Command {
 are superseded. A deployment that is idle already is left alone (exit code 0),
 and one that slipway does not know is refused (exit code 4). The deployment
 stays known; its next submit brings it up again.
+
+With --callback-url slipway calls a front-end once, without a retry, when the
+destroy has reached idle: a POST with the token of --callback-token-file. The
+origin of the URL must be one that the service allows; with another one the
+destroy goes on without a call. What became of it is shown with the builds.
 ` + fmt.Sprintf(followHelp, "destroy"),
 		Example: `  slipway deployments destroy example --follow`,
 		Args:    oneID,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			token, err := callbackToken(callback, tokenFile)
+			if err != nil {
+				return err
+			}
 			return c.run(cmd, following, "the API", func(ctx context.Context, api *client.Client, out *console) error {
-				destroyed, err := api.Destroy(ctx, args[0])
+				var destroyed client.Destroyed
+				var err error
+				if callback == "" {
+					destroyed, err = api.Destroy(ctx, args[0])
+				} else {
+					destroyed, err = api.DestroyAndCallBack(ctx, args[0], callback, token)
+				}
 				if err != nil {
 					return err
+				}
+				if destroyed.CallbackReason != "" {
+					out.note("the callback is refused: %s", cell(destroyed.CallbackReason))
 				}
 				ref := deployment.Ref{Deployment: args[0], Build: destroyed.Build}
 				text := fmt.Sprintf("destroying %s, build %d", args[0], destroyed.Build)
@@ -198,7 +218,29 @@ stays known; its next submit brings it up again.
 		},
 	}
 	cmd.Flags().BoolVar(&following, "follow", false, "print what happens until the build ends")
+	cmd.Flags().StringVar(&callback, "callback-url", "", "URL of a front-end to call when the destroy has reached idle")
+	cmd.Flags().StringVar(&tokenFile, "callback-token-file", "", "file with the token that the front-end knows the call by")
 	return cmd
+}
+
+// callbackToken reads the token of a callback, which has no flag of its own: the
+// arguments of a program are for everybody to see.
+func callbackToken(callback, file string) (string, error) {
+	if (callback == "") != (file == "") {
+		return "", usageError("--callback-url and --callback-token-file come together or not at all")
+	}
+	if file == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", usageError("token of the callback: %v", err)
+	}
+	token := strings.TrimSpace(string(text))
+	if token == "" {
+		return "", usageError("token of the callback: %s is empty", file)
+	}
+	return token, nil
 }
 
 func (c *cli) cancel() *cobra.Command {

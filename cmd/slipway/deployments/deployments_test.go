@@ -493,6 +493,30 @@ func TestDestroy(t *testing.T) {
 	require.EqualError(t, err, "slipway does not know it (unknown_deployment)")
 }
 
+func TestDestroyWithACallback(t *testing.T) {
+	f := newFake(t).on("DELETE /deployments/example", reply(202, `{"deploymentId":"example","build":2,"callback":"accepted"}`))
+	file := filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(file, []byte("of-the-panel\n"), 0o600))
+	destroy := []string{"destroy", "example", "--callback-url", "https://panel.example/x", "--callback-token-file", file}
+	out, _, err := f.run(t, destroy...)
+	require.NoError(t, err)
+	require.Equal(t, "destroying example, build 2\n", out)
+	require.Equal(t, "https://panel.example/x", f.headers[0].Get("X-Callback-Url"))
+	require.Equal(t, "of-the-panel", f.headers[0].Get("X-Callback-Token"))
+
+	f.on("DELETE /deployments/example", reply(202, `{"deploymentId":"example","build":2,"callback":"refused","callbackReason":"not allowed"}`))
+	_, errOut, err := f.run(t, destroy...)
+	require.NoError(t, err, "the destroy goes on")
+	require.Contains(t, errOut, "the callback is refused: not allowed\n")
+
+	asked := len(f.asked)
+	for _, args := range [][]string{destroy[:4], {"destroy", "example", "--callback-token-file", file}, {"destroy", "example", "--callback-url", "https://x", "--callback-token-file", file + ".none"}} {
+		_, _, err = f.run(t, args...)
+		require.Equal(t, 2, ExitCode(err), args)
+	}
+	require.Len(t, f.asked, asked, "nothing was asked for")
+}
+
 func TestAnOutputThatCannotBeWrittenIsAnError(t *testing.T) {
 	f := newFake(t).on("GET /deployments/example", reply(200, deploymentJSON("active", "", "null")))
 	cmd := command(&cli{

@@ -140,11 +140,29 @@ func (c *console) deployment(d deployment.Deployment, history []deployment.Build
 	if len(history) > 0 {
 		rows := make([][]string, len(history))
 		for i, b := range history {
-			rows[i] = []string{strconv.FormatInt(b.Number, 10), string(b.Action), string(b.Status), c.when(b.CreatedAt), took(b), short(cell(b.Reason), maxCell)}
+			rows[i] = []string{strconv.FormatInt(b.Number, 10), string(b.Action), string(b.Status), c.when(b.CreatedAt), took(b), short(cell(reason(b)), maxCell)}
 		}
 		c.line("")
 		c.table([]string{"BUILD", "ACTION", "STATUS", "CREATED", "TOOK", "REASON"}, rows)
 	}
+}
+
+// reason is why a build ended so, and what became of its callback.
+func reason(b deployment.Build) string {
+	if b.Callback == nil || b.Callback.State == deployment.CallbackNone {
+		return b.Reason
+	}
+	text := "callback " + string(b.Callback.State)
+	if b.Callback.Status != 0 {
+		text += fmt.Sprintf(" (%d)", b.Callback.Status)
+	}
+	if b.Callback.Reason != "" {
+		text += ": " + b.Callback.Reason
+	}
+	if b.Reason != "" {
+		text = b.Reason + "; " + text
+	}
+	return text
 }
 
 // took is how long a build ran.
