@@ -13,8 +13,6 @@ import (
 )
 
 var (
-	// nodeName is what can be part of a file name and of a query.
-	nodeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 	// dnsName is lenient: what a name server takes is not for us to say.
 	dnsName = regexp.MustCompile(`^[^\s\x00-\x1f\x7f/]{1,253}$`)
 	// storeEntry is the path of an entry of a Nix store.
@@ -47,7 +45,7 @@ func decodeNames(raw json.RawMessage) (deployment.Names, error) {
 	}
 	names.Nodes = make([]deployment.Node, 0, len(nodes))
 	for _, name := range slices.Sorted(maps.Keys(nodes)) {
-		if !nodeName.MatchString(name) {
+		if !deployment.IsNodeName(name) {
 			return names, fmt.Errorf("names.nodes: %q is not a name of a node, which has letters, digits, dots, dashes and underscores", name)
 		}
 		at := "names.nodes." + name

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"time"
 )
 
@@ -85,6 +86,12 @@ type Node struct {
 	Name  string   `json:"name"`
 	Names []string `json:"names"`
 }
+
+// nodeName is what can be part of a file name and of a query.
+var nodeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+
+// IsNodeName reports whether a node can have this name.
+func IsNodeName(name string) bool { return nodeName.MatchString(name) }
 
 // Build is one run of the deployer, as the API shows it. Times are UTC.
 type Build struct {
