@@ -35,6 +35,7 @@ CREATE TABLE public.builds (
     exit_code integer,
     exit_reason text,
     exit_cancelled boolean,
+    sboms jsonb,
     callback text,
     callback_status integer,
     callback_reason text DEFAULT ''::text NOT NULL,
@@ -73,6 +74,7 @@ COMMENT ON COLUMN public.builds.deployer_started_at IS 'When a deployer first ra
 COMMENT ON COLUMN public.builds.fence IS 'The supervisor that may run a deployer for this build.';
 COMMENT ON COLUMN public.builds.fence_until IS 'A deployer may run until then, by the clock of the database.';
 COMMENT ON COLUMN public.builds.exit_code IS 'Staged by the supervisor before anybody hears of it: a deploy that succeeded is never recorded as failed.';
+COMMENT ON COLUMN public.builds.sboms IS 'Array of {"node", "changed", "reason"} as the deployer left it; null when it left none. Staged before exit_code.';
 COMMENT ON COLUMN public.builds.callback IS 'What became of the call to the front-end when a destroy reached idle; null when none was asked for.';
 COMMENT ON COLUMN public.builds.callback_status IS 'HTTP status that the front-end answered.';
 COMMENT ON COLUMN public.builds.callback_claimed_at IS 'When the call was claimed, once and before it was made, so that a crash gives at most one call. URL and token go then.';
@@ -184,6 +186,81 @@ CREATE TABLE public.preparing (
 );
 COMMENT ON TABLE public.preparing IS 'Who has the secrets of a deployment in hand, from reading OpenBao until the record of the build, or until they are cleared. One at a time, so that no two submits mix. A sweeper removes the row of a workflow that has ended.';
 COMMENT ON COLUMN public.preparing.deployment_id IS 'Of a deployment that may not be known yet.';
+CREATE TABLE public.sbom_components (
+    id bigint NOT NULL,
+    text bytea NOT NULL
+);
+ALTER TABLE ONLY public.sbom_components ALTER COLUMN text SET COMPRESSION lz4;
+COMMENT ON TABLE public.sbom_components IS 'Each component of any SBOM, once. A hash index is half as large as a unique one on 32 bytes, and compares all of them.';
+COMMENT ON COLUMN public.sbom_components.id IS 'Given in the order of the document that brought it: such lists take little space.';
+COMMENT ON COLUMN public.sbom_components.text IS 'The exact JSON text.';
+CREATE SEQUENCE public.sbom_component_ids
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1;
+ALTER SEQUENCE public.sbom_component_ids OWNED BY public.sbom_components.id;
+CREATE TABLE public.sbom_component_keys (
+    component_id bigint NOT NULL,
+    keys bigint[] NOT NULL
+);
+COMMENT ON COLUMN public.sbom_component_keys.keys IS 'The first 8 bytes of SHA-256 over each package URL and name in the component. Whoever looks compares the text.';
+CREATE TABLE public.sbom_document_components (
+    document_id bigint NOT NULL,
+    components bigint[] NOT NULL
+);
+ALTER TABLE ONLY public.sbom_document_components ALTER COLUMN components SET COMPRESSION lz4;
+COMMENT ON TABLE public.sbom_document_components IS 'The components of each document that is not dropped. A component that no row has is garbage.';
+CREATE TABLE public.sbom_documents (
+    id bigint NOT NULL,
+    deployment_id text NOT NULL,
+    build bigint NOT NULL,
+    node text NOT NULL,
+    spec_version text NOT NULL,
+    sha256 bytea NOT NULL,
+    size bigint NOT NULL,
+    components integer NOT NULL,
+    component_ids bytea NOT NULL,
+    dropped boolean DEFAULT false NOT NULL,
+    CONSTRAINT sbom_documents_components_check CHECK ((components >= 0)),
+    CONSTRAINT sbom_documents_sha256_check CHECK ((length(sha256) = 32)),
+    CONSTRAINT sbom_documents_size_check CHECK ((size > 0))
+);
+ALTER TABLE ONLY public.sbom_documents ALTER COLUMN component_ids SET COMPRESSION lz4;
+COMMENT ON TABLE public.sbom_documents IS 'An SBOM: staged by the supervisor of its build while no row of sbom_nodes names it, dropped when none will again.';
+COMMENT ON COLUMN public.sbom_documents.sha256 IS 'Of the whole document, and size its length in bytes.';
+COMMENT ON COLUMN public.sbom_documents.component_ids IS 'The components in their order: for each, the zigzag varint of the difference of its id to the one before.';
+COMMENT ON COLUMN public.sbom_documents.dropped IS 'To be collected, with the components that no other document has.';
+ALTER TABLE public.sbom_documents ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.sbom_documents_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+CREATE TABLE public.sbom_nodes (
+    deployment_id text NOT NULL,
+    node text NOT NULL,
+    build bigint,
+    reason text DEFAULT ''::text NOT NULL,
+    document_id bigint,
+    earlier_id bigint,
+    CONSTRAINT sbom_nodes_check CHECK (((document_id IS NULL) = (reason <> ''::text))),
+    CONSTRAINT sbom_nodes_check1 CHECK (((document_id IS NULL) OR (build IS NOT NULL)))
+);
+COMMENT ON TABLE public.sbom_nodes IS 'The nodes that a deployer listed, with the SBOM of what runs there or why there is none.';
+COMMENT ON COLUMN public.sbom_nodes.build IS 'The build that last changed the node; null when none did since SBOMs are kept.';
+COMMENT ON COLUMN public.sbom_nodes.earlier_id IS 'The SBOM that the node had before.';
+CREATE TABLE public.sbom_remainders (
+    document_id bigint NOT NULL,
+    part integer NOT NULL,
+    text bytea NOT NULL,
+    CONSTRAINT sbom_remainders_part_check CHECK ((part >= 0))
+);
+ALTER TABLE ONLY public.sbom_remainders ALTER COLUMN text SET COMPRESSION lz4;
+COMMENT ON TABLE public.sbom_remainders IS 'An SBOM with a NUL in the place of each component, in parts that follow each other.';
 CREATE TABLE public.snapshots (
     store_path text NOT NULL,
     built_at timestamp with time zone DEFAULT now() NOT NULL,
@@ -222,6 +299,26 @@ ALTER TABLE ONLY public.keys
     ADD CONSTRAINT keys_pkey PRIMARY KEY (name);
 ALTER TABLE ONLY public.preparing
     ADD CONSTRAINT preparing_pkey PRIMARY KEY (deployment_id);
+ALTER TABLE ONLY public.sbom_component_keys
+    ADD CONSTRAINT sbom_component_keys_pkey PRIMARY KEY (component_id);
+ALTER TABLE ONLY public.sbom_components
+    ADD CONSTRAINT sbom_components_once EXCLUDE USING hash (sha256(text) WITH =);
+ALTER TABLE ONLY public.sbom_components
+    ADD CONSTRAINT sbom_components_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY public.sbom_document_components
+    ADD CONSTRAINT sbom_document_components_pkey PRIMARY KEY (document_id);
+ALTER TABLE ONLY public.sbom_documents
+    ADD CONSTRAINT sbom_documents_deployment_id_build_node_key UNIQUE (deployment_id, build, node);
+ALTER TABLE ONLY public.sbom_documents
+    ADD CONSTRAINT sbom_documents_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY public.sbom_nodes
+    ADD CONSTRAINT sbom_nodes_document_id_key UNIQUE (document_id);
+ALTER TABLE ONLY public.sbom_nodes
+    ADD CONSTRAINT sbom_nodes_earlier_id_key UNIQUE (earlier_id);
+ALTER TABLE ONLY public.sbom_nodes
+    ADD CONSTRAINT sbom_nodes_pkey PRIMARY KEY (deployment_id, node);
+ALTER TABLE ONLY public.sbom_remainders
+    ADD CONSTRAINT sbom_remainders_pkey PRIMARY KEY (document_id, part);
 ALTER TABLE ONLY public.snapshots
     ADD CONSTRAINT snapshots_pkey PRIMARY KEY (store_path);
 ALTER TABLE ONLY public.source
@@ -234,11 +331,26 @@ CREATE INDEX builds_pending ON public.builds USING btree (deployment_id, number 
 CREATE INDEX builds_submitted ON public.builds USING btree (deployment_id, number DESC) WHERE (action = 'deploy'::text);
 CREATE INDEX builds_succeeded ON public.builds USING btree (deployment_id, number DESC) WHERE (status = 'succeeded'::text);
 CREATE INDEX evaluations_used_at ON public.evaluations USING btree (used_at);
+CREATE INDEX sbom_component_keys_keys ON public.sbom_component_keys USING gin (keys) WITH (fastupdate=off);
+CREATE INDEX sbom_document_components_components ON public.sbom_document_components USING gin (components) WITH (fastupdate=off);
+CREATE INDEX sbom_documents_dropped ON public.sbom_documents USING btree (id) WHERE dropped;
 ALTER TABLE ONLY public.build_log
     ADD CONSTRAINT build_log_deployment_id_number_fkey FOREIGN KEY (deployment_id, number) REFERENCES public.builds(deployment_id, number);
 ALTER TABLE ONLY public.builds
     ADD CONSTRAINT builds_deployment_id_fkey FOREIGN KEY (deployment_id) REFERENCES public.deployments(id);
 ALTER TABLE ONLY public.events
     ADD CONSTRAINT events_deployment_id_fkey FOREIGN KEY (deployment_id) REFERENCES public.deployments(id);
+ALTER TABLE ONLY public.sbom_document_components
+    ADD CONSTRAINT sbom_document_components_document_id_fkey FOREIGN KEY (document_id) REFERENCES public.sbom_documents(id) ON DELETE CASCADE;
+ALTER TABLE ONLY public.sbom_documents
+    ADD CONSTRAINT sbom_documents_deployment_id_build_fkey FOREIGN KEY (deployment_id, build) REFERENCES public.builds(deployment_id, number);
+ALTER TABLE ONLY public.sbom_nodes
+    ADD CONSTRAINT sbom_nodes_deployment_id_build_fkey FOREIGN KEY (deployment_id, build) REFERENCES public.builds(deployment_id, number);
+ALTER TABLE ONLY public.sbom_nodes
+    ADD CONSTRAINT sbom_nodes_document_id_fkey FOREIGN KEY (document_id) REFERENCES public.sbom_documents(id);
+ALTER TABLE ONLY public.sbom_nodes
+    ADD CONSTRAINT sbom_nodes_earlier_id_fkey FOREIGN KEY (earlier_id) REFERENCES public.sbom_documents(id);
+ALTER TABLE ONLY public.sbom_remainders
+    ADD CONSTRAINT sbom_remainders_document_id_fkey FOREIGN KEY (document_id) REFERENCES public.sbom_documents(id) ON DELETE CASCADE;
 ALTER TABLE ONLY public.source
     ADD CONSTRAINT source_store_path_fkey FOREIGN KEY (store_path) REFERENCES public.snapshots(store_path);

@@ -353,7 +353,8 @@ func (e *FenceHeldError) Error() string {
 // Finish ends a build. The staged exit of the deployer decides, however the
 // caller came to know of the end; only without one does otherwise. A build
 // that has ended stays as it is. It returns a *FenceHeldError while a deployer
-// without an exit may still run.
+// without an exit may still run. The staged SBOMs of a build that succeeded are
+// those of its deployment from the same moment.
 func (s *Store) Finish(ctx context.Context, ref deployment.Ref, otherwise End) (Ended, error) {
 	var out Ended
 	err := s.transact(ctx, ref.Deployment, func(tx pgx.Tx) error {
@@ -395,6 +396,9 @@ func (s *Store) Finish(ctx context.Context, ref deployment.Ref, otherwise End) (
 			out.Callback = waits
 		} else if err := skipCallback(ctx, tx, ref); err != nil {
 			return err
+		}
+		if err := takeSBOMs(ctx, tx, ref); err != nil {
+			return fmt.Errorf("end build %s: %w", ref, err)
 		}
 		return publish(ctx, tx, ref.Deployment, ref.Build)
 	})

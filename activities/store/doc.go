@@ -34,6 +34,34 @@
 //	offer ──► pending ──► claimed ──► delivered | failed | refused
 //	             └──────► skipped   (it did not succeed, or there is a later build)
 //
-// Each exported method is one transaction. NOTIFY carries only the deployment
-// and the build; who listens reads the rows.
+// # SBOMs
+//
+// A document is kept as its components, each once for all documents, and its
+// remainder (see schema/sbom). It goes
+//
+//	staged ──► SBOM of its node ──► earlier SBOM of its node ──► dropped ──► gone
+//	   └────────────────────────────────┴────────────────────────────┘
+//
+// StageSBOM does all the work, under the fence and while the build still runs:
+// it stores the components and the document, which nobody sees yet. The
+// transaction that ends the build only moves references, however large the
+// documents are: those of a build that succeeded become those of the nodes in
+// the same moment, and those of another are dropped.
+//
+//   - A component stays while a document has it that is not dropped. The rows of
+//     sbom_document_components are exactly those documents, from the transaction
+//     that stores them to the one that drops them.
+//   - CollectSBOMs removes dropped documents and then unused components. It
+//     looks through them without a lock, and again, for the few that are left,
+//     under an advisory lock that stores share: a component that a running store
+//     found is in use when the lock is free. It waits for half a second at most.
+//   - Stores write components in the order of their hashes, so that they wait
+//     for each other in one direction only.
+//   - Readers put a document together from one snapshot of the database, and
+//     compare its SHA-256.
+//   - A component is known by the SHA-256 of its text, which an index computes
+//     and no column repeats.
+//
+// Each exported method but CollectSBOMs is one transaction. NOTIFY carries only
+// the deployment and the build; who listens reads the rows.
 package store
