@@ -61,4 +61,20 @@
 //
 // While the database is away the log waits, and the deployer with it as soon
 // as the pipe is full.
+//
+// # SBOMs
+//
+// When a deploy has exited with 0 and no process of it is left, the supervisor
+// reads SBOM_OUT_DIR/nodes.json and the files that it names, and stages them
+// one by one under the fence, which it still renews, before the exit. So an
+// exit of 0 in the database has its SBOMs beside it, also when the worker died.
+//
+//   - Only regular files in the folder itself are read, of at most 64 MiB, and
+//     symbolic links are not followed.
+//   - A file that is no SBOM, or that the database does not take, becomes the
+//     reason of its node. A list that cannot be read changes no SBOM, which the
+//     log says. Neither fails the build.
+//   - The documents are checked, split and stored here and not by whoever
+//     finishes the build: that one has seconds, a document of 64 MiB may need
+//     many, and the supervisor has its fence for as long as it takes.
 package deployer

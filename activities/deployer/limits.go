@@ -18,12 +18,16 @@ type Limits struct {
 	// longest a call of the database may take. The database lets a fence lapse
 	// after 20 s: Lapse has to leave time to end everything.
 	Renew, Lapse, Call time.Duration
-	// LogPatience is how long a piece of the log is tried while the database
-	// answers otherwise; then the log ends. One that is away is waited for.
+	// LogPatience is how long a piece of the log, or an SBOM, is tried while the
+	// database answers otherwise; then the log ends, or the SBOM is given up.
+	// One that is away is waited for.
 	LogPatience time.Duration
 	// StagePatience is how long the rest of the log and the exit are tried
-	// after the worker is gone. While the worker lives there is no limit.
+	// after the worker is gone, and half of it how long the SBOMs before them.
+	// While the worker lives there is no limit.
 	StagePatience time.Duration
+	// StageSBOM is the longest that storing one SBOM may take.
+	StageSBOM time.Duration
 	// Line is the longest line of the log, in bytes, and Log the longest log.
 	Line, Log int
 	// SBOM is how long a deployer may wait for SBOMs before it exits.
@@ -42,6 +46,7 @@ func DefaultLimits() Limits {
 		Call:          4 * time.Second,
 		LogPatience:   time.Minute,
 		StagePatience: 2 * time.Minute,
+		StageSBOM:     2 * time.Minute,
 		Line:          16 << 10,
 		Log:           64 << 20,
 		SBOM:          600 * time.Second,

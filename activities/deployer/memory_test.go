@@ -3,6 +3,7 @@ package deployer
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -16,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"slipway.dev/slipway/schema/deployment"
+	"slipway.dev/slipway/schema/sbom"
 )
 
 // memory is a Journal in memory, with the rules of the real one. Processes
@@ -26,7 +28,7 @@ type memory struct {
 	mu      sync.Mutex
 	builds  map[deployment.Ref]*memoryBuild
 	away    time.Time // until then nothing answers
-	refused error     // what AppendLog returns instead
+	refused error     // what AppendLog and StageSBOM return instead
 	loses   int       // so many answers are lost after the call was done
 }
 
@@ -40,6 +42,8 @@ type memoryBuild struct {
 	log      []byte
 	pieces   int
 	exit     *deployment.Exit
+	sboms    map[string][]byte // staged, by node
+	entries  []sbom.Entry      // nil: none were staged
 }
 
 var errAway = errors.New("the database is away")
@@ -143,6 +147,31 @@ func (m *memory) AppendLog(_ context.Context, ref deployment.Ref, fence uuid.UUI
 	})
 }
 
+func (m *memory) stageSBOM(ref deployment.Ref, fence uuid.UUID, node string, text []byte) error {
+	return m.with(ref, func(b *memoryBuild) error {
+		switch {
+		case b.fence != fence || b.exit != nil:
+			return deployment.ErrFenced
+		case m.refused != nil:
+			return m.refused
+		case b.sboms == nil:
+			b.sboms = map[string][]byte{}
+		}
+		b.sboms[node] = text
+		return nil
+	})
+}
+
+func (m *memory) StageSBOMs(_ context.Context, ref deployment.Ref, fence uuid.UUID, entries []sbom.Entry) error {
+	return m.with(ref, func(b *memoryBuild) error {
+		if b.fence != fence || b.exit != nil {
+			return deployment.ErrFenced
+		}
+		b.entries = entries
+		return nil
+	})
+}
+
 func (m *memory) StageExit(_ context.Context, ref deployment.Ref, fence uuid.UUID, exit deployment.Exit) error {
 	return m.with(ref, func(b *memoryBuild) error {
 		if b.fence != fence {
@@ -180,6 +209,9 @@ type Call struct {
 	Start int64
 	Data  []byte
 	Exit  deployment.Exit
+	// Node is of the SBOM Data, and Entries in the form of JSON.
+	Node    string
+	Entries []byte
 }
 
 type Answer struct {
@@ -211,6 +243,18 @@ func (s *memoryServer) AppendLog(c Call, a *Answer) error {
 
 func (s *memoryServer) StageExit(c Call, a *Answer) error {
 	return a.of(s.memory.StageExit(context.Background(), c.Ref, c.Fence, c.Exit))
+}
+
+func (s *memoryServer) StageSBOM(c Call, a *Answer) error {
+	return a.of(s.memory.stageSBOM(c.Ref, c.Fence, c.Node, c.Data))
+}
+
+func (s *memoryServer) StageSBOMs(c Call, a *Answer) error {
+	entries := []sbom.Entry{}
+	if err := json.Unmarshal(c.Entries, &entries); err != nil {
+		return err
+	}
+	return a.of(s.memory.StageSBOMs(context.Background(), c.Ref, c.Fence, entries))
 }
 
 // remote is the memory, seen from another process.
@@ -261,5 +305,28 @@ func (r remote) AppendLog(ctx context.Context, ref deployment.Ref, fence uuid.UU
 
 func (r remote) StageExit(ctx context.Context, ref deployment.Ref, fence uuid.UUID, exit deployment.Exit) error {
 	_, err := r.call(ctx, "StageExit", Call{Ref: ref, Fence: fence, Exit: exit})
+	return err
+}
+
+func (r remote) StageSBOM(ctx context.Context, ref deployment.Ref, fence uuid.UUID, node string, d *sbom.Document) error {
+	var remainder []byte
+	for part := range d.Remainder() {
+		remainder = append(remainder, part...)
+	}
+	i := -1
+	text, err := sbom.Join(nil, remainder, func() ([]byte, error) { i++; return d.Component(i), nil })
+	if err != nil {
+		return err
+	}
+	_, err = r.call(ctx, "StageSBOM", Call{Ref: ref, Fence: fence, Node: node, Data: text})
+	return err
+}
+
+func (r remote) StageSBOMs(ctx context.Context, ref deployment.Ref, fence uuid.UUID, entries []sbom.Entry) error {
+	text, err := json.Marshal(entries)
+	if err != nil {
+		return err
+	}
+	_, err = r.call(ctx, "StageSBOMs", Call{Ref: ref, Fence: fence, Entries: text})
 	return err
 }

@@ -217,6 +217,12 @@ func (s *supervisor) run(ctx context.Context, journal Journal) error {
 	}()
 
 	exit := s.deploy()
+	if exit.Code == 0 && s.order.Job.Action == deployment.ActionDeploy {
+		hurried, stop := context.WithCancel(patient)
+		defer stop()
+		context.AfterFunc(s.wishes.lost, func() { time.AfterFunc(s.order.Limits.StagePatience/2, stop) })
+		s.stageSBOMs(hurried)
+	}
 	s.log.close()
 	<-sent // the last line of the log comes before the end of the build
 	if err := s.stage(patient, exit); err != nil {
@@ -303,7 +309,7 @@ func (s *supervisor) deploy() deployment.Exit {
 // environment of the deployer.
 func (s *supervisor) furnish() ([]string, error) {
 	job, folder := s.order.Job, s.order.Folder
-	configuration, tmp, sbom := filepath.Join(folder, "configuration.json"), filepath.Join(folder, "tmp"), filepath.Join(folder, "sbom")
+	configuration, tmp, sbom := filepath.Join(folder, "configuration.json"), filepath.Join(folder, "tmp"), filepath.Join(folder, sbomFolder)
 	env := map[string]string{"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
 	maps.Copy(env, s.order.Environment)
 	maps.Copy(env, map[string]string{
