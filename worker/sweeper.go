@@ -37,11 +37,12 @@ type Builds interface {
 	Calling(ctx context.Context, age time.Duration) ([]store.Pending, error)
 	SettleCallback(ctx context.Context, ref deployment.Ref, callback deployment.Callback) error
 	DropOffers(ctx context.Context, age time.Duration) error
+	CollectSBOMs(ctx context.Context) error
 }
 
 // Sweeper fails builds whose workflow has ended without them, lets go of the
-// secrets of deployments that such a workflow had in hand, and gives up the
-// callbacks that it had to make.
+// secrets of deployments that such a workflow had in hand, gives up the callbacks
+// that it had to make, and removes what no SBOM uses any more.
 type Sweeper struct {
 	Builds Builds
 	Client client.Client
@@ -90,7 +91,8 @@ func (s *Sweeper) sweep(ctx context.Context) error {
 				zap.String("workflowId", build.WorkflowID), zap.String("status", string(ended.Status)))
 		}
 	}
-	return errors.Join(append(errs, s.letGo(ctx), s.giveUpCallbacks(ctx), s.Builds.DropOffers(ctx, offerAge), s.Builds.TrimEvaluations(ctx))...)
+	return errors.Join(append(errs, s.letGo(ctx), s.giveUpCallbacks(ctx), s.Builds.DropOffers(ctx, offerAge),
+		s.Builds.TrimEvaluations(ctx), s.Builds.CollectSBOMs(ctx))...)
 }
 
 func (s *Sweeper) letGo(ctx context.Context) error {
