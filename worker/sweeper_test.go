@@ -27,6 +27,7 @@ type handed struct {
 	calling      []store.Pending
 	gaveUp       []string
 	offers       bool
+	collected    int
 }
 
 func (h *handed) Calling(context.Context, time.Duration) ([]store.Pending, error) {
@@ -46,6 +47,8 @@ func (h *handed) DropOffers(context.Context, time.Duration) error {
 func (h *handed) Pending(context.Context, time.Duration) ([]store.Pending, error) { return nil, nil }
 
 func (h *handed) TrimEvaluations(context.Context) error { return nil }
+
+func (h *handed) CollectSBOMs(context.Context) error { h.collected++; return nil }
 
 func (h *handed) Preparations(context.Context, time.Duration) ([]store.Preparation, error) {
 	return h.preparations, nil
@@ -92,6 +95,7 @@ func TestSweeperLetsGoOfSecrets(t *testing.T) {
 	s := Sweeper{Builds: h, Client: temporal, Log: zap.NewNop()}
 	require.ErrorContains(t, s.sweep(t.Context()), "temporal is away")
 	require.Equal(t, []string{"ended", "unknown"}, h.letGo, "one that cannot be told is no reason to stop")
+	require.Equal(t, 1, h.collected)
 }
 
 func TestSweeperGivesUpCallbacks(t *testing.T) {
