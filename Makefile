@@ -98,6 +98,7 @@ deps-test:
 soak: deps-test build bin/kube-apiserver $(KVSERVER) ## the long versions of the tests
 	SOAK=$(or $(SOAK),10m) go test -count=1 -p 1 -timeout 3h -v ./tests/faults
 	SOAK=$(or $(SOAK),5m) go test -count=1 -p 1 -timeout 3h -v ./tests/leasesoak
+	SOAK=$(or $(SOAK),2m) go test -count=1 -timeout 3h -v -run TestSBOMStorm ./activities/store
 
 .PHONY: bench
 bench: deps-test build bin/kube-apiserver ## ratios, each measured side by side in one run

@@ -30,6 +30,9 @@ func TestMain(m *testing.M) {
 		fmt.Println("the benchmarks run with `make bench`")
 		return
 	}
+	if task := os.Getenv(sbomTask); task != "" {
+		os.Exit(runSBOMTask(task))
+	}
 	s, err := stand.New(stand.Options{Env: []string{fmt.Sprintf("SLIPWAY_NIX_SLOTS=%d", slots)}})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
