@@ -78,9 +78,27 @@ type stored struct {
 	ids        []byte // see sbom_documents.component_ids
 }
 
-// document reads the document of a node, or the earlier one. It returns
-// deployment.ErrUnknown and deployment.NoSBOM.
-func document(ctx context.Context, q querier, id, node string, earlier bool) (stored, error) {
+// The documents that a node can have.
+const (
+	current = "document_id"
+	earlier = "earlier_id"
+)
+
+// selectDocument reads the document of node $3 of deployment $1, see unchanged.
+func selectDocument(which string) string {
+	return `
+		SELECT n.reason, d.id, d.build, d.spec_version, d.sha256, d.size, d.components, d.component_ids
+		FROM (
+			SELECT ` + which + ` AS document_id, reason FROM sbom_nodes WHERE deployment_id = $1 AND node = $3
+			UNION ALL
+			SELECT NULL, reason FROM (` + unchanged + `) u WHERE node = $3
+		) n
+		LEFT JOIN sbom_documents d ON d.id = n.document_id`
+}
+
+// scanDocument reads a row of selectDocument. It returns deployment.ErrUnknown
+// and deployment.NoSBOM.
+func scanDocument(row pgx.Row, id, node string) (stored, error) {
 	var (
 		d                     = stored{SBOMDocument: deployment.SBOMDocument{Node: node}}
 		reason                string
@@ -88,26 +106,13 @@ func document(ctx context.Context, q querier, id, node string, earlier bool) (st
 		components            *int
 		version               *string
 		hash                  []byte
-		which                 = "document_id"
-		none                  = "the node had no SBOM before this one"
 	)
-	if earlier {
-		which = "earlier_id"
-	}
-	err := q.QueryRow(ctx, `
-		SELECT n.reason, d.id, d.build, d.spec_version, d.sha256, d.size, d.components, d.component_ids
-		FROM (
-			SELECT `+which+` AS document_id, reason FROM sbom_nodes WHERE deployment_id = $1 AND node = $3
-			UNION ALL
-			SELECT NULL, reason FROM (`+unchanged+`) u WHERE node = $3
-		) n
-		LEFT JOIN sbom_documents d ON d.id = n.document_id`, id, sbom.ErrUnchanged.Error(), node).
-		Scan(&reason, &document, &build, &version, &hash, &size, &components, &d.ids)
+	err := row.Scan(&reason, &document, &build, &version, &hash, &size, &components, &d.ids)
 	switch {
 	case err != nil:
 		return d, fmt.Errorf("read the SBOM of node %s of %s: %w", node, id, orUnknown(err))
-	case document == nil && earlier && reason == "":
-		return d, deployment.NoSBOM{Reason: none}
+	case document == nil && reason == "":
+		return d, deployment.NoSBOM{Reason: "the node had no SBOM before this one"}
 	case document == nil:
 		return d, deployment.NoSBOM{Reason: reason}
 	}
@@ -116,31 +121,80 @@ func document(ctx context.Context, q querier, id, node string, earlier bool) (st
 	return d, nil
 }
 
+func document(ctx context.Context, q querier, id, node, which string) (stored, error) {
+	return scanDocument(q.QueryRow(ctx, selectDocument(which), id, sbom.ErrUnchanged.Error(), node), id, node)
+}
+
 // SBOM describes the document of a node. It returns deployment.ErrUnknown, also
 // for a node that the deployment does not have, and deployment.NoSBOM.
 func (s *Store) SBOM(ctx context.Context, id, node string) (deployment.SBOMDocument, error) {
-	d, err := document(ctx, s.pool, id, node, false)
+	d, err := document(ctx, s.pool, id, node, current)
 	return d.SBOMDocument, err
 }
+
+// smallDocument is the size in bytes up to which a document is read in one round
+// trip, with all of its components in memory beside it.
+const smallDocument = 8 << 20
 
 // SBOMText puts the document of a node together again. It needs the memory of
 // the document and some MiB. It returns what SBOM does.
 func (s *Store) SBOMText(ctx context.Context, id, node string) (deployment.SBOMDocument, []byte, error) {
 	var d stored
 	var text []byte
-	// Of one moment: nothing that is collected meanwhile is missing.
-	err := pgx.BeginTxFunc(ctx, s.pool, ofOneMoment, func(tx pgx.Tx) (err error) {
-		if d, err = document(ctx, tx, id, node, false); err != nil {
-			return err
-		}
-		text, err = assemble(ctx, tx, d)
+	var remainder []byte
+	source := &components{at: map[int64][2]int{}}
+	batch := &pgx.Batch{}
+	batch.Queue(`BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`)
+	batch.Queue(selectDocument(current), id, sbom.ErrUnchanged.Error(), node).QueryRow(func(row pgx.Row) (err error) {
+		d, err = scanDocument(row, id, node)
 		return err
 	})
-	return d.SBOMDocument, text, err
+	batch.Queue(`
+		SELECT r.text FROM sbom_nodes n
+		JOIN sbom_documents d ON d.id = n.document_id AND d.size <= $3
+		JOIN sbom_remainders r ON r.document_id = d.id
+		WHERE n.deployment_id = $1 AND n.node = $2 ORDER BY r.part`, id, node, smallDocument).Query(func(rows pgx.Rows) error {
+		var part pgtype.DriverBytes
+		_, err := pgx.ForEachRow(rows, []any{&part}, func() error {
+			remainder = append(remainder, part...)
+			return nil
+		})
+		return err
+	})
+	batch.Queue(`
+		SELECT c.id, c.text FROM sbom_nodes n
+		JOIN sbom_documents d ON d.id = n.document_id AND d.size <= $3
+		JOIN sbom_document_components u ON u.document_id = d.id
+		JOIN sbom_components c ON c.id = ANY (u.components)
+		WHERE n.deployment_id = $1 AND n.node = $2`, id, node, smallDocument).Query(source.keep)
+	batch.Queue(`COMMIT`)
+	err := s.pool.SendBatch(ctx, batch).Close()
+	if err == nil && d.Size <= smallDocument {
+		if source.ids, err = decodeIDs(d.ids); err == nil {
+			text, err = sbom.Join(make([]byte, 0, d.Size), remainder, func() ([]byte, error) { return source.next(ctx) })
+		}
+	} else if err == nil {
+		// Of one moment again: nothing that is collected meanwhile is missing.
+		err = pgx.BeginTxFunc(ctx, s.pool, ofOneMoment, func(tx pgx.Tx) (err error) {
+			if d, err = document(ctx, tx, id, node, current); err != nil {
+				return err
+			}
+			text, err = assemble(ctx, tx, d)
+			return err
+		})
+	}
+	if err == nil && sha256.Sum256(text) != d.SHA256 {
+		err = fmt.Errorf("document %d has another SHA-256 than the file that was stored", d.id)
+	}
+	if err != nil {
+		return deployment.SBOMDocument{}, nil, err
+	}
+	return d.SBOMDocument, text, nil
 }
 
 var ofOneMoment = pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 
+// assemble reads a document of any size, and only little of it at a time.
 func assemble(ctx context.Context, tx pgx.Tx, d stored) ([]byte, error) {
 	ids, err := decodeIDs(d.ids)
 	if err != nil {
@@ -161,17 +215,14 @@ func assemble(ctx context.Context, tx pgx.Tx, d stored) ([]byte, error) {
 			return nil, fmt.Errorf("put document %d together: %w", d.id, err)
 		}
 	}
-	if sha256.Sum256(text) != d.SHA256 {
-		return nil, fmt.Errorf("put document %d together: it has another SHA-256 than the file that was stored", d.id)
-	}
 	return text, nil
 }
 
-// components reads the components of a document in their order, in batches.
+// components gives the components of a document in their order.
 type components struct {
-	tx    pgx.Tx
+	tx    pgx.Tx // nil: all were kept before
 	ids   []int64
-	batch int // how many at a time
+	batch int // how many are read at a time
 	texts []byte
 	at    map[int64][2]int // of each in texts
 }
@@ -182,27 +233,29 @@ func (c *components) next(ctx context.Context) ([]byte, error) {
 	}
 	id := c.ids[0]
 	span, ok := c.at[id]
-	if !ok {
-		if err := c.read(ctx, c.ids[:min(c.batch, len(c.ids))]); err != nil {
+	if !ok && c.tx != nil {
+		ids := c.ids[:min(c.batch, len(c.ids))]
+		c.texts, c.at = c.texts[:0], make(map[int64][2]int, len(ids))
+		rows, err := c.tx.Query(ctx, `SELECT id, text FROM sbom_components WHERE id = ANY ($1)`, ids)
+		if err == nil {
+			err = c.keep(rows)
+		}
+		if err != nil {
 			return nil, err
 		}
-		if span, ok = c.at[id]; !ok {
-			return nil, fmt.Errorf("component %d is not there", id)
-		}
+		span, ok = c.at[id]
+	}
+	if !ok {
+		return nil, fmt.Errorf("component %d is not there", id)
 	}
 	c.ids = c.ids[1:]
 	return c.texts[span[0]:span[1]], nil
 }
 
-func (c *components) read(ctx context.Context, ids []int64) error {
-	c.texts, c.at = c.texts[:0], make(map[int64][2]int, len(ids))
-	rows, err := c.tx.Query(ctx, `SELECT id, text FROM sbom_components WHERE id = ANY ($1)`, ids)
-	if err != nil {
-		return err
-	}
+func (c *components) keep(rows pgx.Rows) error {
 	var id int64
 	var text pgtype.DriverBytes // not copied
-	_, err = pgx.ForEachRow(rows, []any{&id, &text}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&id, &text}, func() error {
 		c.at[id] = [2]int{len(c.texts), len(c.texts) + len(text)}
 		c.texts = append(c.texts, text...)
 		return nil
@@ -216,11 +269,11 @@ func (c *components) read(ctx context.Context, ids []int64) error {
 func (s *Store) SBOMDiff(ctx context.Context, id, node string) (deployment.SBOMDiff, error) {
 	var diff deployment.SBOMDiff
 	err := pgx.BeginTxFunc(ctx, s.pool, ofOneMoment, func(tx pgx.Tx) error {
-		now, err := document(ctx, tx, id, node, false)
+		now, err := document(ctx, tx, id, node, current)
 		if err != nil {
 			return err
 		}
-		before, err := document(ctx, tx, id, node, true)
+		before, err := document(ctx, tx, id, node, earlier)
 		if err != nil {
 			return err
 		}
