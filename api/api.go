@@ -11,6 +11,7 @@ import (
 	"github.com/go-chi/chi/v5/middleware"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
+	"golang.org/x/sync/semaphore"
 
 	"slipway.dev/slipway/api/auth"
 	"slipway.dev/slipway/api/channel"
@@ -62,7 +63,9 @@ type api struct {
 	hub     *channel.Hub
 	schemas schemas
 	metrics metrics
-	router  chi.Router
+	// large is the memory that documents may take while they are served.
+	large  *semaphore.Weighted
+	router chi.Router
 }
 
 // NewHandler serves the deployments API. Its streams end when ctx ends; other
@@ -102,7 +105,7 @@ func newAPI(ctx context.Context, c Config) (*api, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &api{Config: c, tickets: tickets}
+	a := &api{Config: c, tickets: tickets, large: semaphore.NewWeighted(largeBytes)}
 	a.shown = masked{c.Reader, &a.schemas}
 	if a.metrics, err = newMetrics(c.Registerer); err != nil {
 		return nil, fmt.Errorf("register the metrics of the deployments API: %w", err)
@@ -142,6 +145,11 @@ func (a *api) routes(ctx context.Context) chi.Router {
 	r.Post("/deployments/{id}/builds/{n}/cancel", a.handle(write, a.Timeout, a.cancel))
 	r.Get("/deployments/{id}/events", a.handle(a.tokenOrTicket, noLimit, a.events))
 	r.Post("/deployments/{id}/events/ticket", a.handle(read, a.Timeout, a.ticket))
+
+	r.Get("/sbom-list/{id}", a.handle(read, a.Timeout, a.sbomList))
+	r.Get("/sbom/{id}", a.handle(read, a.Timeout, a.sbom))
+	r.Get("/sbom-diff/{id}", a.handle(read, a.Timeout, a.sbomDiff))
+	r.Get("/components", a.handle(read, a.Timeout, a.components))
 
 	r.Get("/openapi.yaml", a.openAPI())
 	r.Get("/docs", a.docs)

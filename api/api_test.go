@@ -18,6 +18,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"slipway.dev/slipway/api/auth"
+	"slipway.dev/slipway/api/internal/memory"
 	"slipway.dev/slipway/api/internal/updates"
 	"slipway.dev/slipway/schema"
 	"slipway.dev/slipway/schema/configuration"
@@ -58,7 +59,7 @@ func TestTheContractHasTheCodesAndNoOthers(t *testing.T) {
 		c := code(value.(string))
 		require.Equal(t, c == codeInternalError, c.status() == http.StatusInternalServerError, c)
 	}
-	require.Len(t, contract.Components.Schemas["Error"].Value.Properties["error"].Value.Enum, 16)
+	require.Len(t, contract.Components.Schemas["Error"].Value.Properties["error"].Value.Enum, 17)
 }
 
 func TestSubmit(t *testing.T) {
@@ -358,6 +359,7 @@ func TestWhoMay(t *testing.T) {
 	b := start(t, nil)
 	n := b.Record("one", deployment.ActionDeploy, `{}`)
 	b.SetNames("evaluation", deployment.Names{})
+	b.SetSBOM("one", memory.SBOM{NodeSBOM: ready("web", n), Text: "{}", Diff: &deployment.SBOMDiff{Node: "web", Build: 1, Before: 1}})
 	b.Start("one", n)
 	b.End("one", n, deployment.StatusCancelled)
 	for _, call := range []struct {
@@ -377,6 +379,10 @@ func TestWhoMay(t *testing.T) {
 		{"POST", "/deployments/one/builds/1/cancel", "", true, false},
 		{"HEAD", "/deployments/one/events", "", false, false},
 		{"POST", "/deployments/one/events/ticket", "", false, false},
+		{"GET", "/sbom-list/one", "", false, false},
+		{"GET", "/sbom/one", "", false, false},
+		{"HEAD", "/sbom/one?node=web", "", false, false},
+		{"GET", "/sbom-diff/one", "", false, false},
 	} {
 		for _, token := range tokens(b) {
 			name := call.method + " " + call.path + " " + token.name
@@ -424,6 +430,9 @@ func TestHostileIdentifiers(t *testing.T) {
 			a := b.do(call[0], "/deployments/"+id+call[1], call[2])
 			require.Equal(t, http.StatusBadRequest, a.status, "%s %s%s: %s", call[0], id, call[1], a.body)
 			require.Equal(t, codeInvalidDeploymentID, a.failure(t).Error)
+		}
+		for _, path := range []string{"/sbom-list/", "/sbom/", "/sbom-diff/"} {
+			require.Equal(t, codeInvalidDeploymentID, b.do("GET", path+id, "").failure(t).Error, path+id)
 		}
 		a := b.do("GET", "/deployments?id=example&id="+strings.NewReplacer("+", "%2B", ";", "%3B").Replace(id), "")
 		if id == "ex%61mple" || id == "%65xample" {

@@ -28,6 +28,13 @@
 // the request ID and not told. A store or a Temporal that does not answer is
 // 503 with Retry-After: what was asked may be asked again.
 //
+// # SBOMs
+//
+// A document is served byte for byte as it was stored, so it is in memory while
+// it is written. All of them together have a budget, which a request waits for
+// a while and then is 503; a client that takes its document too slowly is cut
+// off, as one of a stream is. HEAD and If-None-Match need no document.
+//
 // # Streams
 //
 // The channel (api/channel), a followed log and the list answer as they read.

@@ -30,6 +30,7 @@ const (
 	codeForbidden            code = "forbidden"
 	codeNotFound             code = "not_found"
 	codeUnknownDeployment    code = "unknown_deployment"
+	codeSBOMUnavailable      code = "sbom_unavailable"
 	codeMethodNotAllowed     code = "method_not_allowed"
 	codeIdempotencyConflict  code = "idempotency_conflict"
 	codeBuildEnded           code = "build_ended"
@@ -49,7 +50,7 @@ func (c code) status() int {
 		return http.StatusUnauthorized
 	case codeForbidden:
 		return http.StatusForbidden
-	case codeNotFound, codeUnknownDeployment:
+	case codeNotFound, codeUnknownDeployment, codeSBOMUnavailable:
 		return http.StatusNotFound
 	case codeMethodNotAllowed:
 		return http.StatusMethodNotAllowed
@@ -118,6 +119,10 @@ const soon = 5 * time.Second
 
 // fromStore is the failure of a Reader.
 func fromStore(err error) error {
+	var none deployment.NoSBOM
+	if errors.As(err, &none) {
+		return refuse(codeSBOMUnavailable, "%s", none.Reason)
+	}
 	if errors.Is(err, deployment.ErrUnknown) {
 		return &failure{code: codeNotFound, message: "there is no such deployment or build"}
 	}

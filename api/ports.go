@@ -33,6 +33,23 @@ type Reader interface {
 	Names(ctx context.Context, evaluationKey string) (deployment.Names, error)
 	// Source reads the module source that submits are checked against.
 	Source(ctx context.Context) (deployment.Source, error)
+
+	// SBOMs reads the state of the SBOM of each node of a deployment, sorted by
+	// node.
+	SBOMs(ctx context.Context, id string) ([]deployment.NodeSBOM, error)
+	// SBOM describes the document of a node. deployment.ErrUnknown for the node
+	// too; deployment.NoSBOM where the node has none.
+	SBOM(ctx context.Context, id, node string) (deployment.SBOMDocument, error)
+	// SBOMText puts the document of a node together again, byte for byte what
+	// the deployer wrote. Errors as those of SBOM.
+	SBOMText(ctx context.Context, id, node string) (deployment.SBOMDocument, []byte, error)
+	// SBOMDiff compares the SBOM of a node with its earlier one; NoSBOM where
+	// there is no earlier one. Errors as those of SBOM.
+	SBOMDiff(ctx context.Context, id, node string) (deployment.SBOMDiff, error)
+	// ComponentUses finds the nodes that have a component, of the deployments
+	// ids, or of all where ids is nil; at most limit, in an order that does not
+	// change by itself. None is no error.
+	ComponentUses(ctx context.Context, query deployment.ComponentQuery, ids []string, limit int) ([]deployment.ComponentUse, error)
 }
 
 // Listener gives a signal whenever something of a deployment may have changed:

@@ -191,7 +191,8 @@ func TestTheStoreIsAway(t *testing.T) {
 		{"GET", "/deployments/one", ""}, {"POST", "/deployments/one/preview", good}, {"GET", "/deployments/one/builds", ""},
 		{"GET", "/deployments/one/builds/1", ""}, {"GET", "/deployments/one/builds/1/log", ""},
 		{"GET", "/deployments/one/builds/1/log?follow=true", ""}, {"POST", "/deployments/one/builds/1/cancel", ""},
-		{"GET", "/deployments/one/events", ""},
+		{"GET", "/deployments/one/events", ""}, {"GET", "/sbom-list/one", ""}, {"GET", "/sbom/one", ""}, {"GET", "/sbom-diff/one", ""},
+		{"GET", "/components?name=x", ""},
 	} {
 		a := b.do(call[0], call[1], call[2])
 		require.Equal(t, codeServiceUnavailable, a.failure(t).Error, call)

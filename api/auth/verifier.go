@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -71,6 +73,17 @@ func (g Grant) Has(scope string) bool {
 func (g Grant) Covers(deployment string) bool {
 	_, named := g.deployments[deployment]
 	return named || !g.limited
+}
+
+// Deployments are the identifiers that the grant is limited to, sorted; nil
+// where it is for every deployment.
+func (g Grant) Deployments() []string {
+	if !g.limited {
+		return nil
+	}
+	ids := slices.AppendSeq(make([]string, 0, len(g.deployments)), maps.Keys(g.deployments))
+	slices.Sort(ids)
+	return ids
 }
 
 // Verifier checks tokens. It may be used from several goroutines.

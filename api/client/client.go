@@ -2,10 +2,14 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -280,6 +284,87 @@ func (c *Client) Log(ctx context.Context, ref deployment.Ref, from int64, follow
 	return response.Body, nil
 }
 
+// SBOMs reads the state of the SBOM of each node of a deployment, sorted by
+// node.
+func (c *Client) SBOMs(ctx context.Context, id string) ([]deployment.NodeSBOM, error) {
+	type listed struct {
+		Nodes []deployment.NodeSBOM `json:"nodes"`
+	}
+	found, err := answer[listed](ctx, c, call{method: http.MethodGet, root: "sbom-list", path: []string{id}})
+	return found.Nodes, err
+}
+
+// SBOM opens the SBOM of a node, or with an empty node that of the only one:
+// the bytes that the deployer wrote. The last read fails where they are not all
+// of them or not the right ones, so nothing of the document is known before. A
+// node without an SBOM is an *Error with the code sbom_unavailable and the
+// reason. The caller closes it.
+func (c *Client) SBOM(ctx context.Context, id, node string) (io.ReadCloser, error) {
+	response, err := c.do(ctx, call{method: http.MethodGet, root: "sbom", path: []string{id}, query: ofNode(node), accept: "application/vnd.cyclonedx+json"})
+	if err != nil {
+		return nil, err
+	}
+	return &checked{ReadCloser: response.Body, ctx: ctx, client: c, sum: sha256.New(), tag: response.Header.Get("ETag")}, nil
+}
+
+// checked is a document whose strong entity tag is its SHA-256.
+type checked struct {
+	io.ReadCloser
+	ctx    context.Context
+	client *Client
+	sum    hash.Hash
+	tag    string
+}
+
+func (d *checked) Read(p []byte) (int, error) {
+	n, err := d.ReadCloser.Read(p)
+	d.sum.Write(p[:n])
+	switch {
+	case err == nil:
+	case err != io.EOF:
+		err = d.client.broken(d.ctx, err)
+	// A weak tag is that of a proxy which encoded the document in its own way.
+	case !strings.HasPrefix(d.tag, "W/") && d.tag != `"`+hex.EncodeToString(d.sum.Sum(nil))+`"`:
+		err = d.client.broken(d.ctx, errors.New("the document that came is not the one that its ETag names"))
+	}
+	return n, err
+}
+
+// SBOMDiff compares the SBOM of a node, or with an empty node that of the only
+// one, with its earlier one. Without an earlier one it is an *Error with the
+// code sbom_unavailable.
+func (c *Client) SBOMDiff(ctx context.Context, id, node string) (deployment.SBOMDiff, error) {
+	return answer[deployment.SBOMDiff](ctx, c, call{method: http.MethodGet, root: "sbom-diff", path: []string{id}, query: ofNode(node)})
+}
+
+func ofNode(node string) url.Values {
+	if node == "" {
+		return nil
+	}
+	return url.Values{"node": {node}}
+}
+
+// Components finds the nodes that have a component, of the deployments that the
+// token may read: at most limit (0: as many as the API gives), and whether there
+// are more.
+func (c *Client) Components(ctx context.Context, q deployment.ComponentQuery, limit int) (uses []deployment.ComponentUse, more bool, err error) {
+	type found struct {
+		Nodes []deployment.ComponentUse `json:"nodes"`
+		More  bool                      `json:"more"`
+	}
+	query := url.Values{}
+	for name, value := range map[string]string{"purl": q.PURL, "name": q.Name, "version": q.Version} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	if limit > 0 {
+		query.Set("limit", strconv.Itoa(limit))
+	}
+	f, err := answer[found](ctx, c, call{method: http.MethodGet, root: "components", query: query})
+	return f.Nodes, f.More, err
+}
+
 func buildPath(ref deployment.Ref, rest ...string) []string {
 	return append([]string{ref.Deployment, "builds", strconv.FormatInt(ref.Build, 10)}, rest...)
 }
@@ -287,8 +372,10 @@ func buildPath(ref deployment.Ref, rest ...string) []string {
 // call is one request.
 type call struct {
 	method string
-	// path is what follows /deployments, and begins with the identifier of a
-	// deployment; empty for the list.
+	// root is the first part of the path; empty for deployments.
+	root string
+	// path is what follows the root, and begins with the identifier of a
+	// deployment; empty where there is none.
 	path []string
 	// list: /deployments/list, which is no deployment's path.
 	list   bool
@@ -302,7 +389,7 @@ type call struct {
 // do makes a request. Every answer that it returns is a success of the media
 // type that was asked for, with an open body.
 func (c *Client) do(ctx context.Context, l call) (*http.Response, error) {
-	path := []string{"deployments"}
+	path := []string{cmp.Or(l.root, "deployments")}
 	if l.list {
 		path = append(path, "list")
 	}

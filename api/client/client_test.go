@@ -2,13 +2,16 @@ package client
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -64,6 +67,17 @@ func TestRequestsAreThoseOfTheContract(t *testing.T) {
 		{func(c *Client) error { _, err := c.Build(t.Context(), ref); return err }, "GET /deployments/example/builds/7", "", `{}`},
 		{func(c *Client) error { _, err := c.Cancel(t.Context(), ref); return err }, "POST /deployments/example/builds/7/cancel", "", `{}`},
 		{func(c *Client) error { _, err := c.Destroy(t.Context(), "example"); return err }, "DELETE /deployments/example", "", `{}`},
+		{func(c *Client) error { _, err := c.SBOMs(t.Context(), "example"); return err }, "GET /sbom-list/example", "", `{}`},
+		{func(c *Client) error { _, err := c.SBOMDiff(t.Context(), "example", ""); return err }, "GET /sbom-diff/example", "", `{}`},
+		{func(c *Client) error { _, err := c.SBOMDiff(t.Context(), "example", "a b"); return err }, "GET /sbom-diff/example?node=a+b", "", `{}`},
+		{func(c *Client) error {
+			_, _, err := c.Components(t.Context(), deployment.ComponentQuery{PURL: "pkg:nix/a+b@1"}, 0)
+			return err
+		}, "GET /components?purl=pkg%3Anix%2Fa%2Bb%401", "", `{}`},
+		{func(c *Client) error {
+			_, _, err := c.Components(t.Context(), deployment.ComponentQuery{Name: "a", Version: "1"}, 7)
+			return err
+		}, "GET /components?limit=7&name=a&version=1", "", `{}`},
 		{func(c *Client) error {
 			_, err := c.Preview(t.Context(), "example", json.RawMessage(`{"a":1}`))
 			return err
@@ -424,6 +438,56 @@ func TestLog(t *testing.T) {
 		require.NoError(t, body.Close())
 		require.Equal(t, want, string(data))
 	}
+}
+
+func TestSBOM(t *testing.T) {
+	const document = "\ufeff{ \"n\": 1.0 }\n"
+	right := fmt.Sprintf(`"%x"`, sha256.Sum256([]byte(document)))
+	for _, c := range []struct {
+		tag, length string
+		fails       string
+	}{
+		{right, "", ""},
+		{right, strconv.Itoa(len(document)), ""},
+		{"W/" + right, "", ""},
+		{right, strconv.Itoa(len(document) + 1), "unexpected EOF"},
+		{`"` + strings.Repeat("0", 64) + `"`, "", "not the one that its ETag names"},
+		{"", "", "not the one that its ETag names"},
+	} {
+		var asked string
+		client := start(t, func(w http.ResponseWriter, r *http.Request) {
+			asked = r.URL.RequestURI()
+			w.Header().Set("Content-Type", "application/vnd.cyclonedx+json; version=1.6")
+			w.Header().Set("ETag", c.tag)
+			if c.length != "" {
+				w.Header().Set("Content-Length", c.length)
+			}
+			_, _ = io.WriteString(w, document)
+		}, Options{})
+		body, err := client.SBOM(t.Context(), "example", "web")
+		require.NoError(t, err)
+		got, err := io.ReadAll(body)
+		require.NoError(t, body.Close())
+		require.Equal(t, "/sbom/example?node=web", asked)
+		require.Equal(t, document, string(got))
+		if c.fails == "" {
+			require.NoError(t, err)
+			continue
+		}
+		var broken *ConnectionError
+		require.ErrorAs(t, err, &broken)
+		require.ErrorContains(t, err, c.fails)
+	}
+
+	client := start(t, func(w http.ResponseWriter, _ *http.Request) {
+		answerJSON(w, 404, `{"error":"sbom_unavailable","message":"it does not build"}`)
+	}, Options{})
+	_, err := client.SBOM(t.Context(), "example", "")
+	var refused *Error
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, "sbom_unavailable", refused.Code)
+	_, err = client.SBOM(t.Context(), "../x", "")
+	require.Error(t, err)
 }
 
 func TestRetryAfter(t *testing.T) {

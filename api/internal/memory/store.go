@@ -2,8 +2,10 @@ package memory
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -34,6 +36,20 @@ type record struct {
 	events  []deployment.Event
 	newest  int64
 	said    deployment.State
+	sboms   map[string]SBOM
+}
+
+// SBOM is what the store has of a node.
+type SBOM struct {
+	deployment.NodeSBOM
+	// Text is the document of a ready one.
+	Text string
+	// Diff is the comparison with the earlier one; nil where there is none.
+	Diff *deployment.SBOMDiff
+	// Components are what ComponentUses finds.
+	Components []deployment.SBOMComponent
+
+	document deployment.SBOMDocument
 }
 
 type build struct {
@@ -83,6 +99,21 @@ func (s *Store) SetSource(source deployment.Source) {
 			b.Older = b.snapshot != source.Snapshot
 		}
 	}
+}
+
+// SetSBOM sets the SBOM of a node of a deployment that has a build.
+func (s *Store) SetSBOM(id string, sbom SBOM) {
+	if sbom.Status == deployment.SBOMReady {
+		sbom.document = deployment.SBOMDocument{Node: sbom.Node, Build: *sbom.Build, SpecVersion: sbom.SpecVersion,
+			SHA256: sha256.Sum256([]byte(sbom.Text)), Size: int64(len(sbom.Text))}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.deployments[id]
+	if r.sboms == nil {
+		r.sboms = map[string]SBOM{}
+	}
+	r.sboms[sbom.Node] = sbom
 }
 
 // SetNames sets the result of an evaluation.
@@ -454,4 +485,100 @@ func (s *Store) Source(context.Context) (deployment.Source, error) {
 		return s.source, nil
 	}
 	return s.source, s.fail
+}
+
+// SBOMs gives what SetSBOM set, as do the methods below.
+func (s *Store) SBOMs(_ context.Context, id string) ([]deployment.NodeSBOM, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, err := s.read("SBOMs", id)
+	if err != nil {
+		return nil, err
+	}
+	var out []deployment.NodeSBOM
+	for _, node := range slices.Sorted(maps.Keys(r.sboms)) {
+		out = append(out, r.sboms[node].NodeSBOM)
+	}
+	return out, nil
+}
+
+// sbom finds the SBOM of a node that is ready.
+func (s *Store) sbom(method, id, node string) (SBOM, error) {
+	r, err := s.read(method, id)
+	if err != nil {
+		return SBOM{}, err
+	}
+	sbom, ok := r.sboms[node]
+	switch {
+	case !ok:
+		return sbom, fmt.Errorf("node %s: %w", node, deployment.ErrUnknown)
+	case sbom.Status != deployment.SBOMReady:
+		return sbom, deployment.NoSBOM{Reason: sbom.Reason}
+	}
+	return sbom, nil
+}
+
+// SBOM describes one.
+func (s *Store) SBOM(_ context.Context, id, node string) (deployment.SBOMDocument, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sbom, err := s.sbom("SBOM", id, node)
+	if err != nil {
+		return deployment.SBOMDocument{}, err
+	}
+	return sbom.document, nil
+}
+
+// SBOMText gives one.
+func (s *Store) SBOMText(_ context.Context, id, node string) (deployment.SBOMDocument, []byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sbom, err := s.sbom("SBOMText", id, node)
+	if err != nil {
+		return deployment.SBOMDocument{}, nil, err
+	}
+	return sbom.document, []byte(sbom.Text), nil
+}
+
+// SBOMDiff gives the comparison.
+func (s *Store) SBOMDiff(_ context.Context, id, node string) (deployment.SBOMDiff, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sbom, err := s.sbom("SBOMDiff", id, node)
+	if err != nil {
+		return deployment.SBOMDiff{}, err
+	}
+	if sbom.Diff == nil {
+		return deployment.SBOMDiff{}, deployment.NoSBOM{Reason: "there is no earlier SBOM of the node"}
+	}
+	return *sbom.Diff, nil
+}
+
+// ComponentUses looks through all.
+func (s *Store) ComponentUses(_ context.Context, query deployment.ComponentQuery, ids []string, limit int) ([]deployment.ComponentUse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reads["ComponentUses"]++
+	if s.fail != nil {
+		return nil, s.fail
+	}
+	var out []deployment.ComponentUse
+	for _, id := range slices.Sorted(maps.Keys(s.deployments)) {
+		if ids != nil && !slices.Contains(ids, id) {
+			continue
+		}
+		sboms := s.deployments[id].sboms
+		for _, node := range slices.Sorted(maps.Keys(sboms)) {
+			for _, c := range sboms[node].Components {
+				found := c.PURL == query.PURL
+				if query.PURL == "" {
+					found = c.Name == query.Name && (query.Version == "" || c.Version == query.Version)
+				}
+				if found && len(out) < limit {
+					out = append(out, deployment.ComponentUse{Deployment: id, Node: node, Build: *sboms[node].Build, Component: c})
+				}
+			}
+		}
+	}
+	return out, nil
 }
