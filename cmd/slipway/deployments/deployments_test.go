@@ -203,6 +203,10 @@ func TestUsageErrors(t *testing.T) {
 		`a token file is the name of a file, and this is a token`: {"list", "example", "--token-file", jwt},
 		`must begin with http://`:                                 {"list", "example", "--url", "slipway.example.org"},
 		`holds a user or a password`:                              {"list", "example", "--url", "http://user:hunter2@localhost"},
+		`--list comes without --node and --diff`:                  {"sbom", "example", "--list", "--node", "web"},
+		`only a document goes to a file`:                          {"sbom", "example", "--diff", "-o", "file"},
+		`--output is text, json or a file, not ""`:                {"sbom", "example", "-o", ""},
+		`--node is empty`:                                         {"sbom", "example", "--node", ""},
 		`deployments logs --help`:                                 {"logs", "example", "--wrong"},
 		`cancel takes one`:                                        {"cancel"},
 		`the URL of the deployments API is not a URL`:             {"list", "example", "--url", "http://user:hunter2@lo cal"},
@@ -331,7 +335,9 @@ func TestHostileTextDoesNotReachTheTerminal(t *testing.T) {
 		on("PUT /deployments/example", reply(202, `{"deploymentId":`+h+`,"build":1,"evaluation":`+h+`,"nodes":[{"name":`+h+`,"names":[`+h+`]}]}`)).
 		on("POST /deployments/example/preview", reply(200, `{"nodes":[],"disabledApplications":[`+h+`],"secretsSet":{`+h+`:[`+h+`]}}`)).
 		on("POST /deployments/example/builds/1/cancel", reply(409, `{"error":`+h+`,"message":`+h+`,"requestId":`+h+`,"details":[{"path":`+h+`,"message":`+h+`}]}`)).
-		on("GET /deployments/example/events", stream(true, sse("1.1.0", "snapshot", d)))
+		on("GET /deployments/example/events", stream(true, sse("1.1.0", "snapshot", d))).
+		on("GET /sbom-list/example", reply(200, `{"nodes":[{"node":`+h+`,"status":`+h+`,"reason":`+h+`},{"node":"b","status":"ready","specVersion":`+h+`}]}`)).
+		on("GET /sbom-diff/example", reply(200, `{"node":`+h+`,"build":2,"before":1,"added":[{"name":`+h+`,"version":`+h+`}],"removed":[{"name":`+h+`}],"changed":[{"name":`+h+`,"version":`+h+`,"before":{"version":`+h+`}}]}`))
 	check := func(text string) {
 		t.Helper()
 		for _, r := range text {
@@ -351,6 +357,8 @@ func TestHostileTextDoesNotReachTheTerminal(t *testing.T) {
 			{"submit", "example", "-f", "-", "--follow"},
 			{"preview", "example", "-f", "-"},
 			{"cancel", "example", "-b", "1"},
+			{"sbom", "example"},
+			{"sbom", "example", "--diff"},
 		} {
 			i := invocation{stdin: `{}`}
 			err := i.run(t, f, append(args, "-o", output)...)
@@ -538,7 +546,7 @@ func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on 
 func TestHelpTeaches(t *testing.T) {
 	root := Command(func(string) string { return "" })
 	require.Contains(t, root.Long, "130  interrupted")
-	for _, name := range []string{"list", "show", "preview", "submit", "destroy", "logs", "cancel"} {
+	for _, name := range []string{"list", "show", "preview", "submit", "destroy", "logs", "cancel", "sbom"} {
 		i := invocation{env: map[string]string{}}
 		require.NoError(t, i.run(t, nil, name, "--help"))
 		require.Contains(t, i.out.String(), "Examples:\n  ", name)

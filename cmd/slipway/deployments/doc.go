@@ -5,6 +5,7 @@
 //	read.go      list, show, preview
 //	change.go    submit, destroy, cancel
 //	logs.go      logs
+//	sbom.go      sbom
 //	follow.go    follows one build to its end, for submit and destroy
 //	console.go   everything that is printed: tables, colours, progress, JSON
 //	text.go      makes text of the server safe for a terminal
