@@ -9,7 +9,7 @@ RACE := ./schema/... ./activities/... ./workflows/... ./worker/... ./api/... ./c
 	$(addprefix ./cmd/slipway-dev/,ports supervise postgres kube bao issuer up)
 # The tests of the whole mostly wait, so two packages run at a time; those that
 # break things have the machine for themselves.
-WHOLE := ./tests ./tests/e2e ./tests/coordination ./tests/leasejobs ./tests/kubestand ./tests/kvstand ./tests/secrets
+WHOLE := ./tests ./tests/source ./tests/e2e ./tests/coordination ./tests/leasejobs ./tests/kubestand ./tests/kvstand ./tests/secrets
 FAULTS := ./tests/faults ./tests/leasesoak ./tests/bench
 TOOLS := bin/tools
 # The server for secrets is OpenBao where there is one.

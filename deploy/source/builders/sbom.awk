@@ -1,6 +1,7 @@
 # Reads a closure as Nix exports it (exportReferencesGraph): for each store path four things, a line each or more:
 # the path, its deriver or nothing, the number of its references, and the references.
-# Writes a CycloneDX 1.5 document about the store path `subject`. Needs only POSIX awk.
+# Writes a CycloneDX 1.5 document about the store path `subject`. The file `licenses` has the licences that are known, a
+# line each: a store path and an SPDX identifier. Needs only POSIX awk.
 
 # The name of a store path: what follows the hash.
 function named(path) {
@@ -34,6 +35,8 @@ function component(path, type, indent,    name, version, at, text) {
 	if (version != "")
 		text = text indent "\"version\": \"" version "\",\n"
 	text = text indent "\"purl\": \"pkg:nix/" url(name) (version == "" ? "" : "@" url(version)) "\",\n"
+	if (path in license)
+		text = text indent "\"licenses\": [{\"license\": {\"id\": \"" license[path] "\"}}],\n"
 	text = text indent "\"properties\": [{\"name\": \"nix:store_path\", \"value\": \"" path "\"}]\n"
 	return text
 }
@@ -44,6 +47,13 @@ function by_path(list, count,    i, j, path) {
 		for (j = i - 1; j >= 1 && list[j] > path; j--)
 			list[j + 1] = list[j]
 		list[j + 1] = path
+	}
+}
+
+BEGIN {
+	while ((getline line < licenses) > 0) {
+		split(line, words, " ")
+		license[words[1]] = words[2]
 	}
 }
 
