@@ -137,6 +137,7 @@ func TestScopes(t *testing.T) {
 		for _, call := range []route{
 			{http.MethodGet, "/deployments/" + id, ""}, {http.MethodGet, "/deployments?id=" + id, ""},
 			{http.MethodGet, "/deployments/" + id + "/builds/1/log", ""}, {http.MethodPost, "/deployments/" + id + "/events/ticket", ""},
+			{http.MethodGet, "/sbom-list/" + id, ""}, {http.MethodGet, "/sbom/" + id, ""}, {http.MethodGet, "/components?name=a", ""},
 		} {
 			checkScope(t, name, c.reads, slipway.call(t, call.method, call.path, header, call.body))
 		}

@@ -188,6 +188,9 @@ func routes(id string) []route {
 		{http.MethodPost, "/deployments/" + id + "/builds/1/cancel", ""},
 		{http.MethodGet, "/deployments/" + id + "/events", ""},
 		{http.MethodPost, "/deployments/" + id + "/events/ticket", ""},
+		{http.MethodGet, "/sbom-list/" + id, ""},
+		{http.MethodGet, "/sbom/" + id, ""},
+		{http.MethodGet, "/sbom-diff/" + id, ""},
 	}
 }
 

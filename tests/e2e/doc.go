@@ -1,7 +1,7 @@
 // Package e2e drives a whole slipway over HTTP as its users do: real
 // PostgreSQL, real Temporal, real Nix, the built programs. The tests of the
-// package share one stand and use deployments of their own; those of the module
-// source have a stand of their own, since there is one source to a stand.
+// package share one stand and use deployments of their own; those of
+// module sources have a stand of their own, since there is one source to a stand.
 //
 // What the evaluation and the deployer do is said by the configuration; see
 // tests/sources/controlled.
@@ -12,6 +12,7 @@
 //	cli        the slipway program
 //	operators  what is seen and done in Temporal
 //	queue      builds and their order, idempotency
+//	sboms      SBOMs of the example source and of a deployer that leaves any
 //	source     the module source, slots
 //
 // Nothing here is about time: a test polls for what it waits for, and gives up
