@@ -22,7 +22,7 @@ help: ## list the targets
 ##@ Use
 
 .PHONY: dev
-dev: deps build $(if $(KUBE),deps-kube bin/kube-apiserver) $(if $(BAO),$(KVSERVER)) ## everything on this machine, with the example (KUBE=1 adds Kubernetes and the lease API, BAO=1 a server for secrets, RESET=1 wipes first, DETACH=1 returns when ready)
+dev: deps build $(if $(KUBE),deps-kube bin/kube-apiserver) $(if $(BAO),deps-bao $(KVSERVER)) ## everything on this machine, with the example (KUBE=1 adds Kubernetes and the lease API, BAO=1 a server for secrets, RESET=1 wipes first, DETACH=1 returns when ready)
 	@bin/slipway-dev up $(if $(KUBE),--kube) $(if $(BAO),--bao) $(if $(RESET),--reset) $(if $(DETACH),--detach)
 
 .PHONY: dev-stop
@@ -42,6 +42,10 @@ build: ## build bin/slipway and bin/slipway-dev
 .PHONY: deps-kube
 deps-kube:
 	@deploy/dev/install.sh kube
+
+.PHONY: deps-bao
+deps-bao:
+	@deploy/dev/install.sh bao
 
 .PHONY: kube-apiserver
 kube-apiserver: bin/kube-apiserver ## build bin/kube-apiserver, the Kubernetes API server of the tests and of KUBE=1
@@ -92,7 +96,7 @@ test: deps-test build bin/kube-apiserver $(KVSERVER) ## every test
 
 .PHONY: deps-test
 deps-test:
-	@deploy/dev/install.sh run test kube
+	@deploy/dev/install.sh run bao test kube
 
 .PHONY: soak
 soak: deps-test build bin/kube-apiserver $(KVSERVER) ## the long versions of the tests

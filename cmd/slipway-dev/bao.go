@@ -50,6 +50,7 @@ Kubernetes auth for the ServiceAccount slipway/slipway.
 In the data folder are then, among others,
 
   token                a token with the policy slipway, made anew at each start
+  nodes-token          a token that can only read secrets, made anew at each start
   role-id, secret-id   of the AppRole slipway
   init.json            the unseal key and the root token
 

@@ -44,7 +44,8 @@ With --kube (make dev KUBE=1) there is a Kubernetes API server too, and slipway
 serves its lease API (/deploy/v1) with it.
 
 With --bao (make dev BAO=1) there is a secrets server too, OpenBao where it is
-installed, and slipway keeps operator secrets in it.
+installed, and slipway keeps operator secrets in it. The example gets random
+values for its own, which its nodes read.
 
 Every port can be set, by its flag or its variable. Nothing is started when one
 of them is taken. The programs' logs are in the folder logs of the state folder.`,

@@ -3,6 +3,8 @@
 # that are missing, or says which they are where it cannot.
 #
 #   install.sh run        what `make dev` needs: PostgreSQL and Nix
+#   install.sh bao        what the nodes of the example read their secrets with
+#                         (`make dev BAO=1`, and the tests): curl
 #   install.sh run test   and what the tests need: a C compiler for the race
 #                         detector
 #   install.sh kube       what the Kubernetes API server of `make dev KUBE=1` and
@@ -20,6 +22,9 @@ for what in "$@"; do
       compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || need postgresql initdb
       need nix-bin nix-instantiate
       ;;
+    bao)
+      need curl curl
+      ;;
     test)
       need gcc gcc
       [[ -e /usr/include/stdlib.h ]] || packages+=(libc6-dev)
@@ -27,7 +32,7 @@ for what in "$@"; do
     kube)
       need etcd-server etcd
       ;;
-    *) echo "usage: $0 [run] [test] [kube]" >&2; exit 2 ;;
+    *) echo "usage: $0 [run] [bao] [test] [kube]" >&2; exit 2 ;;
   esac
 done
 ((${#packages[@]})) || exit 0

@@ -1,9 +1,10 @@
-# schema -> settings -> { nodes = { <node> = { name, method, names, applications, components, packages }; }; disabledApplications }
+# schema -> settings -> { nodes = { <node> = { name, method, names, applications, components, secrets, packages }; }; disabledApplications }
 #
 #   name          of the node
 #   names         the DNS names that it publishes
 #   applications  the settings of what runs on it, by application, with `host` where it has a page
 #   components    the hosts of the catalog components on it
+#   secrets       the operator secrets that it reads, as <application>-operator-secrets/<field>
 #   packages      the names of the packages that it runs (packages.nix)
 #
 # No node looks at another one: asking for one costs one.
@@ -12,6 +13,7 @@ let
   inherit (builtins)
     attrNames
     attrValues
+    concatMap
     filter
     intersectAttrs
     listToAttrs
@@ -40,6 +42,9 @@ let
         options // (if hosts.applications ? ${application} then { host = hosts.applications.${application}; } else { })
       ) (select runs applications);
       names = attrValues components ++ attrValues (select runs hosts.applications);
+      secrets = concatMap (
+        application: map (field: "${application}-operator-secrets/${field}") (applications.${application}.secretsSet or [ ])
+      ) runs;
       packages = runs ++ attrNames components ++ (if gateway then [ "gateway" ] else [ ]);
     };
 

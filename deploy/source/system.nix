@@ -1,4 +1,5 @@
-# node -> the derivation of its system: its configuration.nix, the names that it publishes, and what it runs.
+# node -> the derivation of its system: its configuration.nix, the names that it publishes and those of its
+# secrets, and what it runs.
 node:
 let
   packages = import ./packages.nix;
@@ -6,5 +7,5 @@ in
 import ./derive.nix "slipway-system-${node.name}" ./builders/system.sh {
   configuration = import ./configuration.nix node;
   packages = map (name: packages.${name}) node.packages;
-  inherit (node) names;
+  inherit (node) names secrets;
 }

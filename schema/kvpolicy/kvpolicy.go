@@ -1,7 +1,8 @@
 // Package kvpolicy has the rights of slipway in OpenBao, as the policy that
-// gives them: what operator secrets need (activities/openbao) and no more. The
-// development machine and the tests give them as they are, so every test against
-// a KV server runs with these rights; docs/secrets.md shows the same text.
+// gives them: what operator secrets need (activities/openbao) and no more; and
+// those of nodes, which only read. The development machine and the tests give
+// them as they are, so every test against a KV server runs with these rights;
+// docs/secrets.md shows the same texts.
 package kvpolicy
 
 import (
@@ -10,7 +11,10 @@ import (
 )
 
 //go:embed slipway.hcl
-var policy string
+var slipway string
+
+//go:embed nodes.hcl
+var nodes string
 
 // The names that the policy is written with, which are the defaults.
 const (
@@ -20,8 +24,14 @@ const (
 	Root = "deployments"
 )
 
-// Policy is the policy (HCL) for a mount and the folder of deployments in it.
-func Policy(mount, root string) string {
+// Policy is slipway's policy (HCL) for a mount and the folder of deployments in
+// it.
+func Policy(mount, root string) string { return renamed(slipway, mount, root) }
+
+// NodePolicy is the policy (HCL) of the nodes of all deployments.
+func NodePolicy(mount, root string) string { return renamed(nodes, mount, root) }
+
+func renamed(policy, mount, root string) string {
 	var old []string
 	for _, endpoint := range []string{"data", "metadata", "detailed-metadata", "destroy"} {
 		old = append(old, `"`+Mount+"/"+endpoint+"/"+Root+"/", `"`+mount+"/"+endpoint+"/"+root+"/")

@@ -17,10 +17,12 @@ func TestPolicyOfOtherNames(t *testing.T) {
 	require.Contains(t, policy, `path "kv/team/detailed-metadata/a/b/+/secret/*"`)
 	require.NotContains(t, policy, `"secret/`)
 	require.NotContains(t, policy, "sudo")
+	require.Contains(t, kvpolicy.NodePolicy("kv/team", "a/b"), `path "kv/team/data/a/b/+/secret/*"`)
 }
 
-func TestTheDocumentationShowsThisPolicy(t *testing.T) {
+func TestTheDocumentationShowsThesePolicies(t *testing.T) {
 	page, err := os.ReadFile("../../docs/secrets.md")
 	require.NoError(t, err)
 	require.Contains(t, string(page), kvpolicy.Policy(kvpolicy.Mount, kvpolicy.Root))
+	require.Contains(t, string(page), kvpolicy.NodePolicy(kvpolicy.Mount, kvpolicy.Root))
 }

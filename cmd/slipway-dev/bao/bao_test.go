@@ -118,7 +118,7 @@ func goesOn(t *testing.T, o bao.Options, path string) {
 	case err := <-done:
 		require.NoError(t, err, "it did not start")
 	}
-	for _, name := range []string{"token", "role-id", "secret-id", "init.json", "server.hcl"} {
+	for _, name := range []string{"token", "nodes-token", "role-id", "secret-id", "init.json", "server.hcl"} {
 		info, err := os.Stat(filepath.Join(o.Folder, name))
 		require.NoError(t, err)
 		require.Equal(t, os.FileMode(0o600), info.Mode().Perm(), name)
@@ -133,6 +133,17 @@ func goesOn(t *testing.T, o bao.Options, path string) {
 	read, err := client.Logical().ReadWithContext(ctx, path)
 	require.NoError(t, err)
 	require.Equal(t, map[string]any{"value": "v"}, read.Data["data"])
+
+	token, err = os.ReadFile(filepath.Join(o.Folder, "nodes-token"))
+	require.NoError(t, err)
+	client.SetToken(strings.TrimSpace(string(token)))
+	read, err = client.Logical().ReadWithContext(ctx, path)
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{"value": "v"}, read.Data["data"])
+	_, err = client.Logical().WriteWithContext(ctx, path, map[string]any{"data": map[string]any{"value": "w"}})
+	require.ErrorContains(t, err, "permission denied", "a node only reads")
+	_, err = client.Logical().ListWithContext(ctx, strings.Replace(filepath.Dir(path), "/data/", "/metadata/", 1))
+	require.ErrorContains(t, err, "permission denied")
 	cancel()
 	require.NoError(t, <-done)
 	require.NoError(t, ports.Check([]ports.Use{o.Listen}))

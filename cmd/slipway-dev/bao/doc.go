@@ -21,6 +21,8 @@
 //
 //	token        of the policy slipway, renewable, for 24 h; made anew at each
 //	             start
+//	nodes-token  that can only read the secrets of deployments; made anew at
+//	             each start
 //	role-id, secret-id
 //	             of the AppRole slipway, which gives the same policy
 //
@@ -28,7 +30,7 @@
 //
 // # What Setup makes
 //
-// The KV v2 mount, the policy of schema/kvpolicy, the auth method AppRole with
+// The KV v2 mount, the policies of schema/kvpolicy, the auth method AppRole with
 // a role slipway, and where there is a Kubernetes API server the auth method
 // Kubernetes with a role slipway for the ServiceAccount slipway/slipway.
 package bao

@@ -45,11 +45,15 @@ func (s *Server) writeCredentials(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	nodes, err := Token(ctx, root, TokenOptions{Policies: []string{NodesName}, TTL: NodesTokenTime})
+	if err != nil {
+		return err
+	}
 	roleID, secretID, err := AppRole(ctx, root, Name)
 	if err != nil {
 		return err
 	}
-	for name, text := range map[string]string{"token": token, "role-id": roleID, "secret-id": secretID} {
+	for name, text := range map[string]string{"token": token, "nodes-token": nodes, "role-id": roleID, "secret-id": secretID} {
 		if err := write(s.File(name), text+"\n"); err != nil {
 			return fmt.Errorf("bao: %w", err)
 		}

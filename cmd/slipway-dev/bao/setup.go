@@ -18,6 +18,8 @@ const (
 	// Name is that of the policy, of the AppRole and of the role for
 	// Kubernetes.
 	Name = "slipway"
+	// NodesName is that of the policy of nodes.
+	NodesName = "slipway-nodes"
 	// Audience is that of the ServiceAccount tokens which the role takes.
 	Audience = "openbao"
 	// KubernetesNamespace and KubernetesServiceAccount are whose.
@@ -25,8 +27,13 @@ const (
 	KubernetesServiceAccount = "slipway"
 )
 
-// TokenTime is how long a token lasts without a renewal.
-const TokenTime = 24 * time.Hour
+// TokenTime is how long slipway's token lasts without a renewal, and
+// NodesTokenTime how long that of the nodes lasts, which nobody renews: the
+// longest that the server gives.
+const (
+	TokenTime      = 24 * time.Hour
+	NodesTokenTime = 32 * 24 * time.Hour
+)
 
 // Kubernetes is an API server that vouches for ServiceAccounts.
 type Kubernetes struct {
@@ -35,7 +42,7 @@ type Kubernetes struct {
 	CA  []byte
 }
 
-// Setup makes the default mount, the policy and the auth methods (see the
+// Setup makes the default mount, the policies and the auth methods (see the
 // package) where they are absent; kubernetes is nil where there is none.
 func (s *Server) Setup(ctx context.Context, kubernetes *Kubernetes) error {
 	root, err := s.Root()
@@ -45,8 +52,13 @@ func (s *Server) Setup(ctx context.Context, kubernetes *Kubernetes) error {
 	if err := MountKV(ctx, root, kvpolicy.Mount, 2); err != nil {
 		return err
 	}
-	if err := root.Sys().PutPolicyWithContext(ctx, Name, kvpolicy.Policy(kvpolicy.Mount, kvpolicy.Root)); err != nil {
-		return fmt.Errorf("bao: policy: %w", err)
+	for name, policy := range map[string]string{
+		Name:      kvpolicy.Policy(kvpolicy.Mount, kvpolicy.Root),
+		NodesName: kvpolicy.NodePolicy(kvpolicy.Mount, kvpolicy.Root),
+	} {
+		if err := root.Sys().PutPolicyWithContext(ctx, name, policy); err != nil {
+			return fmt.Errorf("bao: policy %s: %w", name, err)
+		}
 	}
 	if err := enable(ctx, root, "approle"); err != nil {
 		return err

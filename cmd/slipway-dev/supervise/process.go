@@ -26,8 +26,9 @@ type Spec struct {
 	Env []string
 	// Dir is its working folder; empty is the caller's.
 	Dir string
-	// Output receives its standard output and error. Standard input is
-	// /dev/null.
+	// Input is its standard input; nil is /dev/null.
+	Input io.Reader
+	// Output receives its standard output and error.
 	Output *os.File
 	// Credential is the user it runs as; nil is the caller's.
 	Credential *syscall.Credential
@@ -58,6 +59,7 @@ func Start(spec Spec) (*Process, error) {
 	cmd := exec.Command(spec.Path, spec.Args...)
 	cmd.Env = spec.Env
 	cmd.Dir = spec.Dir
+	cmd.Stdin = spec.Input
 	cmd.Stdout = spec.Output
 	cmd.Stderr = spec.Output
 	cmd.SysProcAttr = &syscall.SysProcAttr{

@@ -19,9 +19,18 @@
 //	logs/      one file for each program; dev.log is the output of a detached run
 //	postgres/  temporal/  kube/  bao/  issuer/  slipway/    the programs' own state
 //	profiles/  where the example source's deployer activates
+//	runtime/   what its nodes have read from the secrets server
 //
 // A reset removes these and nothing else, so a folder that was named by mistake
 // does not lose what is in it.
+//
+// # The secrets of the example
+//
+// Where there is a secrets server, the example is submitted with values for its
+// operator secrets, random ones, which go to slipway by a pipe and to no file.
+// Beside the configuration <name>.json a file <name>-secrets.json says which they
+// are: a part of a configuration in which every member that is no object is a
+// secret. An example that is up without secrets is submitted again.
 //
 // # Detached
 //

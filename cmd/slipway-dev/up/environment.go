@@ -40,7 +40,15 @@ func serverEnvironment(o Options, s state, databaseURL, jwksFile string) ([]stri
 	if err != nil {
 		return nil, err
 	}
-	variables := [][2]string{
+	deployer := [][2]string{{"DEPLOY_PROFILES", s.path("profiles")}, {"DEPLOY_RUNTIME", s.path("runtime")}}
+	if o.Bao != nil {
+		deployer = append(deployer, o.Bao.nodeVariables(s)...)
+	}
+	var handedOn []string
+	for _, v := range deployer {
+		handedOn = append(handedOn, v[0])
+	}
+	variables := append(deployer, [][2]string{
 		{"SLIPWAY_DATABASE_URL", databaseURL},
 		{"SLIPWAY_LISTEN", ports.Address(o.API.Port)},
 		{"SLIPWAY_METRICS_LISTEN", ports.Address(o.Metrics.Port)},
@@ -48,11 +56,10 @@ func serverEnvironment(o Options, s state, databaseURL, jwksFile string) ([]stri
 		{"SLIPWAY_SOURCE", o.Source},
 		{"SLIPWAY_STATE_DIR", s.path("slipway")},
 		{"SLIPWAY_TRUSTED_ISSUERS", string(issuers)},
-		{"SLIPWAY_DEPLOYER_ENV", "DEPLOY_PROFILES"},
-		{"DEPLOY_PROFILES", s.path("profiles")},
+		{"SLIPWAY_DEPLOYER_ENV", strings.Join(handedOn, ",")},
 		{"TEMPORAL_ADDRESS", ports.Address(o.Temporal.Port)},
 		{"TEMPORAL_NAMESPACE", namespace},
-	}
+	}...)
 	if o.Kube != nil {
 		variables = append(variables, [][2]string{
 			{"BLOODRAVEN_DEPLOY_API_ENABLED", "true"},
@@ -80,6 +87,15 @@ func (b Bao) variables(s state) [][2]string {
 	return [][2]string{
 		{openBaoVariable, addressOf(b.Listen)},
 		{openBaoTokenVariable, s.path("bao/token")},
+	}
+}
+
+// nodeVariables are how the nodes of the example source find the secrets server,
+// with a credential that is not slipway's.
+func (b Bao) nodeVariables(s state) [][2]string {
+	return [][2]string{
+		{"DEPLOY_OPENBAO_ADDR", addressOf(b.Listen)},
+		{"DEPLOY_OPENBAO_TOKEN_FILE", s.path("bao/nodes-token")},
 	}
 }
 

@@ -1,11 +1,17 @@
 package up
 
 import (
+	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
+	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"time"
 
@@ -20,16 +26,26 @@ func (r *run) example(ctx context.Context, environ []string) error {
 	if r.Example == "" {
 		return nil
 	}
-	if r.active(ctx, environ) {
+	configuration, secrets, err := r.exampleConfiguration()
+	if err != nil {
+		return fmt.Errorf("the example: %w", err)
+	}
+	if r.active(ctx, environ, secrets > 0) {
 		fmt.Fprintf(r.Out, "  the deployment %s is active already\n", deployment)
 		return nil
 	}
 	began := time.Now()
-	fmt.Fprintf(r.Out, "\nslipway deployments submit %s -f %s --follow\n", deployment, r.Example)
-	process, err := r.start(supervise.Spec{
-		Name: "submit of the example", Path: r.Slipway, Env: environ, Output: r.Out,
-		Args: []string{"deployments", "submit", deployment, "-f", r.Example, "--follow"},
-	})
+	if secrets > 0 {
+		fmt.Fprintf(r.Out, "\n%s, with random values of its %d secrets:", r.Example, secrets)
+	}
+	spec := supervise.Spec{Name: "submit of the example", Path: r.Slipway, Env: environ, Output: r.Out}
+	file := r.Example
+	if secrets > 0 {
+		file, spec.Input = "-", bytes.NewReader(configuration)
+	}
+	spec.Args = []string{"deployments", "submit", deployment, "-f", file, "--follow"}
+	fmt.Fprintf(r.Out, "\nslipway %s\n", strings.Join(spec.Args, " "))
+	process, err := r.start(spec)
 	if err != nil {
 		return err
 	}
@@ -40,9 +56,61 @@ func (r *run) example(ctx context.Context, environ []string) error {
 	return nil
 }
 
-// active is whether the example deployment is up from an earlier run. Where
-// that cannot be told it is submitted; that is harmless.
-func (r *run) active(ctx context.Context, environ []string) bool {
+// exampleConfiguration is the example with random values of its secrets, and how
+// many these are: none where there is no secrets server.
+func (r *run) exampleConfiguration() (text []byte, secrets int, err error) {
+	if r.Bao == nil {
+		return nil, 0, nil
+	}
+	var named, configuration map[string]any
+	if err := readJSON(strings.TrimSuffix(r.Example, ".json")+"-secrets.json", &named); errors.Is(err, fs.ErrNotExist) {
+		return nil, 0, nil
+	} else if err != nil {
+		return nil, 0, err
+	}
+	if err := readJSON(r.Example, &configuration); err != nil {
+		return nil, 0, err
+	}
+	secrets = addSecrets(configuration, named)
+	text, err = json.Marshal(configuration)
+	return text, secrets, err
+}
+
+func readJSON(path string, into any) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// addSecrets gives the secrets that are named random values in a configuration,
+// and returns how many they are.
+func addSecrets(configuration, named map[string]any) (secrets int) {
+	for name, value := range named {
+		inner, isObject := value.(map[string]any)
+		if !isObject {
+			configuration[name] = rand.Text()
+			secrets++
+			continue
+		}
+		object, ok := configuration[name].(map[string]any)
+		if !ok {
+			object = map[string]any{}
+			configuration[name] = object
+		}
+		secrets += addSecrets(object, inner)
+	}
+	return secrets
+}
+
+// active is whether the example deployment is up from an earlier run, and where
+// that is asked for with secrets. Where it cannot be told it is submitted; that
+// is harmless.
+func (r *run) active(ctx context.Context, environ []string, withSecrets bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, r.Slipway, "deployments", "show", deployment, "-o", "json")
@@ -53,9 +121,21 @@ func (r *run) active(ctx context.Context, environ []string) bool {
 		return false
 	}
 	var shown struct {
-		State string `json:"state"`
+		State         string `json:"state"`
+		Configuration any    `json:"configuration"`
 	}
-	return json.Unmarshal(out, &shown) == nil && shown.State == "active"
+	return json.Unmarshal(out, &shown) == nil && shown.State == "active" && (!withSecrets || hasSecrets(shown.Configuration))
+}
+
+// hasSecrets is whether any secretsSet in a configuration names a secret.
+func hasSecrets(part any) bool {
+	object, _ := part.(map[string]any)
+	for name, value := range object {
+		if set, ok := value.([]any); ok && name == "secretsSet" && len(set) > 0 || hasSecrets(value) {
+			return true
+		}
+	}
+	return false
 }
 
 // summary prints where everything is.
@@ -95,9 +175,10 @@ ready after %.1f s
 	if r.Bao != nil {
 		fmt.Fprintf(r.Out, `  secrets server   %s, token of slipway in %s,
                    unseal key and root token in %s
+  secrets of nodes %s
 
 `,
-			addressOf(r.Bao.Listen), r.state.path("bao/token"), r.state.path("bao/init.json"))
+			addressOf(r.Bao.Listen), r.state.path("bao/token"), r.state.path("bao/init.json"), r.state.path("runtime"))
 	}
 	if r.Ready == nil {
 		fmt.Fprintln(r.Out, "Ctrl-C stops everything.")

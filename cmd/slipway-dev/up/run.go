@@ -236,6 +236,9 @@ func (r *run) run(ctx context.Context) error {
 	if err := os.MkdirAll(r.state.path("profiles"), 0o755); err != nil {
 		return err
 	}
+	if err := os.MkdirAll(r.state.path("runtime"), 0o700); err != nil {
+		return err
+	}
 	tokens, err := issuer.Open(r.state.path("issuer"))
 	if err != nil {
 		return err

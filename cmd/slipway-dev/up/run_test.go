@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -81,9 +83,18 @@ func fake(args []string) int {
 		})
 	case command == "deployments show":
 		happened("show " + os.Getenv("SLIPWAY_URL"))
-		fmt.Printf(`{"state": %q}`, os.Getenv("UP_TEST_STATE"))
+		fmt.Printf(`{"state": %q, "configuration": {"a": {"secretsSet": [%s]}}}`, os.Getenv("UP_TEST_STATE"), os.Getenv("UP_TEST_SECRETS"))
 	case command == "deployments submit":
 		happened("submit")
+		if flagValue(args, "-f") == "-" {
+			text, err := io.ReadAll(os.Stdin)
+			if err == nil {
+				err = os.WriteFile(os.Getenv("UP_TEST_EVENTS")+".submitted", text, 0o600)
+			}
+			if err != nil {
+				panic(err)
+			}
+		}
 		if os.Getenv("UP_TEST_SUBMIT") != "" {
 			fmt.Println("the build failed")
 			return 3
@@ -310,6 +321,9 @@ func TestRunWithASecretsServer(t *testing.T) {
 		require.Contains(t, serve, "OPENBAO_ADDR="+address)
 		require.Contains(t, serve, "OPENBAO_TOKEN_FILE="+token)
 		require.NotContains(t, serve, "OPENBAO_ADDR=elsewhere")
+		require.Contains(t, serve, "SLIPWAY_DEPLOYER_ENV=DEPLOY_PROFILES,DEPLOY_RUNTIME,DEPLOY_OPENBAO_ADDR,DEPLOY_OPENBAO_TOKEN_FILE")
+		require.Contains(t, serve, "DEPLOY_OPENBAO_ADDR="+address)
+		require.Contains(t, serve, "DEPLOY_OPENBAO_TOKEN_FILE="+filepath.Join(m.StateFolder, "bao", "nodes-token"))
 		arguments := content(t, filepath.Join(m.StateFolder, "logs", "bao.log"))
 		require.Contains(t, arguments, fmt.Sprintf("--bao-bin /usr/bin/bao --bao-port %d", free[0]))
 		require.Equal(t, kubernetes, strings.Contains(arguments, "--kubeconfig "+m.StateFolder+"/kube/kubeconfig"))
@@ -319,6 +333,48 @@ func TestRunWithASecretsServer(t *testing.T) {
 		events := m.happened(t)
 		require.Less(t, slices.Index(events, "bao"), slices.Index(events, "migrate"))
 		require.Less(t, slices.Index(events, "serve stopped"), slices.Index(events, "bao stopped"))
+	}
+}
+
+func TestTheExampleHasRandomSecretsWhereThereIsASecretsServer(t *testing.T) {
+	t.Parallel()
+	for set, submits := range map[string]bool{"": true, `"mail.password"`: false} {
+		// It is active, at first from a run without a secrets server.
+		m := newMachine(t, "UP_TEST_STATE=active", "UP_TEST_SECRETS="+set)
+		free, err := ports.Free(1)
+		require.NoError(t, err)
+		m.Bao = &up.Bao{Program: "/usr/bin/bao", Listen: ports.Use{For: "secrets", Port: free[0]}}
+		require.NoError(t, os.WriteFile(m.Example, []byte(`{"a": {"title": "t", "mail": {"host": "h"}}}`), 0o600))
+		require.NoError(t, os.WriteFile(strings.TrimSuffix(m.Example, ".json")+"-secrets.json",
+			[]byte(`{"a": {"mail": {"password": "random"}, "key": "random"}}`), 0o600))
+		stop, done := m.start(t)
+		m.printed(t, "Ctrl-C stops everything.")
+		stop()
+		require.NoError(t, <-done)
+		submitted := content(t, m.events+".submitted")
+		if !submits {
+			require.NotContains(t, m.happened(t), "submit")
+			continue
+		}
+		var got struct {
+			A struct {
+				Title, Key string
+				Mail       struct{ Host, Password string }
+			}
+		}
+		require.NoError(t, json.Unmarshal([]byte(submitted), &got))
+		require.Equal(t, "t h", got.A.Title+" "+got.A.Mail.Host)
+		require.NotEqual(t, got.A.Key, got.A.Mail.Password)
+		for _, value := range []string{got.A.Key, got.A.Mail.Password} {
+			require.Greater(t, len(value), 20)
+			require.NotContains(t, content(t, m.output), value)
+			require.NoError(t, filepath.WalkDir(m.StateFolder, func(path string, entry fs.DirEntry, err error) error {
+				if err == nil && entry.Type().IsRegular() {
+					require.NotContains(t, content(t, path), value, path)
+				}
+				return err
+			}))
+		}
 	}
 }
 

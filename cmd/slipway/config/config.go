@@ -82,6 +82,13 @@ func appRole(c *Config) *openbao.AppRole {
 	return c.OpenBao.AppRole
 }
 
+func kubernetes(c *Config) *openbao.Kubernetes {
+	if c.OpenBao.Kubernetes == nil {
+		c.OpenBao.Kubernetes = &openbao.Kubernetes{TokenFile: podToken}
+	}
+	return c.OpenBao.Kubernetes
+}
+
 // clientVariables are of the client commands, which have flags of their own.
 var clientVariables = []string{
 	"SLIPWAY_URL", "SLIPWAY_TOKEN", "SLIPWAY_TOKEN_FILE",
@@ -166,11 +173,11 @@ func Settings() []Setting {
 			Help: "folder of all deployments below the mount",
 			set:  text(func(c *Config) *string { return &c.OpenBao.Root })},
 		{Env: "SLIPWAY_OPENBAO_KUBERNETES_ROLE",
-			Help: "role of the Kubernetes login, with the ServiceAccount token of the pod",
-			set: func(c *Config, v string) error {
-				c.OpenBao.Kubernetes = &openbao.Kubernetes{Role: v, TokenFile: podToken}
-				return nil
-			}},
+			Help: "role of the Kubernetes login, with a ServiceAccount token",
+			set:  text(func(c *Config) *string { return &kubernetes(c).Role })},
+		{Env: "SLIPWAY_OPENBAO_KUBERNETES_TOKEN_FILE",
+			Help: "file with that token, for one with an audience of its own; empty: the token of the pod",
+			set:  text(func(c *Config) *string { return &kubernetes(c).TokenFile })},
 		{Env: "SLIPWAY_OPENBAO_ROLE_ID_FILE",
 			Help: "file with the role ID of the AppRole login",
 			set:  text(func(c *Config) *string { return &appRole(c).RoleIDFile })},
@@ -369,7 +376,7 @@ func names(field func(*Config) *[]string) func(*Config, string) error {
 			if name == "" || strings.ContainsAny(name, "= \t") {
 				return errors.New("is not a list of names of environment variables, separated by commas")
 			}
-			if strings.HasPrefix(name, prefix) {
+			if strings.HasPrefix(name, prefix) || slices.ContainsFunc(Settings(), func(s Setting) bool { return s.Env == name }) {
 				return fmt.Errorf("%s is a variable of slipway's own and is not handed on", name)
 			}
 			*field(c) = append(*field(c), name)

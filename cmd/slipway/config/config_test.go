@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
+	"slipway.dev/slipway/activities/openbao"
 	"slipway.dev/slipway/cmd/slipway/config"
 )
 
@@ -36,6 +37,20 @@ func TestFlagsOverEnvironmentOverDefaults(t *testing.T) {
 	require.Equal(t, "default", from["SLIPWAY_LISTEN"])
 }
 
+func TestTheKubernetesLoginHasTheTokenOfThePodOrAnother(t *testing.T) {
+	for environ, file := range map[string]string{
+		"SLIPWAY_OPENBAO_KUBERNETES_TOKEN_FILE=":       "/var/run/secrets/kubernetes.io/serviceaccount/token",
+		"SLIPWAY_OPENBAO_KUBERNETES_TOKEN_FILE=/other": "/other",
+	} {
+		c, _, err := config.Read([]string{"SLIPWAY_OPENBAO_KUBERNETES_ROLE=slipway", environ}, nil)
+		require.NoError(t, err)
+		require.Equal(t, openbao.Kubernetes{Role: "slipway", TokenFile: file}, *c.OpenBao.Kubernetes)
+	}
+	c, _, err := config.Read(nil, nil)
+	require.NoError(t, err)
+	require.Nil(t, c.OpenBao.Kubernetes)
+}
+
 func TestBadValuesAreAllNamed(t *testing.T) {
 	_, values, err := config.Read([]string{
 		"SLIPWAY_NIX_SLOT=2", "SLIPWAY_NIX_SLOTS=0", "SLIPWAY_NIX_TIMEOUT=soon", "SLIPWAY_NIX_MEMORY=lots", "SLIPWAY_LISTEN=8082",
@@ -51,5 +66,7 @@ func TestBadValuesAreAllNamed(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 	require.NotContains(t, err.Error(), "of-a-client")
+	_, _, err = config.Read([]string{"SLIPWAY_DEPLOYER_ENV=A,OPENBAO_TOKEN_FILE"}, nil)
+	require.ErrorContains(t, err, "OPENBAO_TOKEN_FILE is a variable of slipway's own and is not handed on")
 	require.ErrorContains(t, config.Require(values, "SLIPWAY_DATABASE_URL", "SLIPWAY_SOURCE"), "SLIPWAY_SOURCE is not set")
 }
