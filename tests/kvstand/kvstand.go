@@ -198,6 +198,22 @@ func (m Mount) Token(t testing.TB, ttl ...time.Duration) (token, file string) {
 	return token, File(t, token)
 }
 
+// NodesToken makes a token with the rights of nodes on the mount, as Token does.
+func (m Mount) NodesToken(t testing.TB) (token, file string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	name := m.Path + "-nodes"
+	err := m.stand.root.Sys().PutPolicyWithContext(ctx, name, kvpolicy.NodePolicy(m.Path, kvpolicy.Root))
+	if err == nil {
+		token, err = bao.Token(ctx, m.stand.root, bao.TokenOptions{Policies: []string{name}, TTL: time.Hour})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token, File(t, token)
+}
+
 // AppRole makes an AppRole with slipway's rights on the mount, whose tokens last
 // for ttl and at most for most, and writes its credentials to files.
 func (m Mount) AppRole(t testing.TB, ttl, most time.Duration) (roleIDFile, secretIDFile string) {
@@ -269,6 +285,13 @@ func (m Mount) Metadata(t testing.TB, deployment, application, field string) map
 		return nil
 	}
 	return read.Data
+}
+
+// Configure sets settings of one entry, such as delete_version_after, which there
+// need not be yet.
+func (m Mount) Configure(t testing.TB, deployment, application, field string, settings map[string]any) {
+	t.Helper()
+	m.stand.write(t, m.Entry("metadata", deployment, application, field), settings)
 }
 
 // SoftDelete deletes the current version of an entry, which can be undone.

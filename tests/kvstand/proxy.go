@@ -1,10 +1,17 @@
 package kvstand
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
 	"io"
 	"log"
+	"math/big"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -14,6 +21,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // Proxy stands between a client and the server, and answers in its place where a
@@ -24,9 +32,12 @@ type Proxy struct {
 	// CAFile has the authority of its certificate, where it speaks TLS.
 	CAFile string
 
-	mu    sync.Mutex
-	fault Fault
-	seen  []string
+	server *httptest.Server
+	mu     sync.Mutex
+	fault  Fault
+	seen   []string
+	// foreign is what it shows in the place of its certificate.
+	foreign *tls.Certificate
 }
 
 // Fault answers a request in the place of the server and returns true, or lets
@@ -35,7 +46,7 @@ type Fault func(w http.ResponseWriter, r *http.Request) bool
 
 // Proxy starts a proxy, which ends with the test. With TLS it shows a
 // certificate of its own authority.
-func (s *Stand) Proxy(t testing.TB, tls bool) *Proxy {
+func (s *Stand) Proxy(t testing.TB, withTLS bool) *Proxy {
 	t.Helper()
 	target, err := url.Parse(s.URL())
 	if err != nil {
@@ -57,7 +68,9 @@ func (s *Stand) Proxy(t testing.TB, tls bool) *Proxy {
 	server := httptest.NewUnstartedServer(handler)
 	// Clients that break the connection are what it is for.
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
-	if tls {
+	p.server = server
+	if withTLS {
+		server.TLS = &tls.Config{GetConfigForClient: p.other}
 		server.StartTLS()
 		p.CAFile = filepath.Join(t.TempDir(), "ca.pem")
 		certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
@@ -70,6 +83,43 @@ func (s *Stand) Proxy(t testing.TB, tls bool) *Proxy {
 	t.Cleanup(server.Close)
 	p.URL = server.URL
 	return p
+}
+
+// other is what a connection gets where there is another certificate.
+func (p *Proxy) other(*tls.ClientHelloInfo) (*tls.Config, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.foreign == nil {
+		return nil, nil
+	}
+	return &tls.Config{Certificates: []tls.Certificate{*p.foreign}}, nil
+}
+
+// Distrust has a proxy with TLS show a certificate that its authority does not
+// know, until Trust.
+func (p *Proxy) Distrust(t testing.TB) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotAfter: time.Now().Add(time.Hour)}
+	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.show(&tls.Certificate{Certificate: [][]byte{certificate}, PrivateKey: key})
+}
+
+// Trust has it show its own certificate again.
+func (p *Proxy) Trust() { p.show(nil) }
+
+func (p *Proxy) show(foreign *tls.Certificate) {
+	p.mu.Lock()
+	p.foreign = foreign
+	p.mu.Unlock()
+	// Those that are open have seen the one before.
+	p.server.CloseClientConnections()
 }
 
 // Set sets the fault of the requests that come from now on; nil for none.

@@ -150,10 +150,10 @@ func (s *site) search(t *testing.T, left traces, processes *watch) {
 	s.wrappingIsOver(t, histories)
 }
 
-// clean says that no value is in a text, nor slipway's token for the server.
+// clean says that no value is in a text, nor a token for the server.
 func (s *site) clean(t *testing.T, name string, text []byte, values []string) {
 	t.Helper()
-	for _, value := range append(values, s.token) {
+	for _, value := range slices.Concat(values, s.tokens) {
 		if contains(text, value) {
 			t.Errorf("%s: a secret of %.8s… is there", name, value)
 		}

@@ -8,6 +8,8 @@
 //
 //	rules     what a submit, a preview, a clear and a destroy do
 //	failures  OpenBao is away, refuses, or is none
+//	entries   that a person or OpenBao has changed, and a strict mount
+//	example   the example source, whose nodes read; logins and TLS
 //	races     submits, clears and destroys at once; a worker that dies
 //	canary    the search, at the end, for every value that a step used
 //

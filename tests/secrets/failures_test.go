@@ -26,7 +26,18 @@ func (s *site) away(t *testing.T, id string, breakIt, mend func()) {
 	value := s.secret(id)
 	configuration := forum(members{key: value})
 	breakIt()
-	a := s.put(t, id, "away", configuration)
+	s.requireAway(t, id, s.put(t, id, "away", configuration))
+	mend()
+	s.submit(t, id, "away", configuration)
+	require.Equal(t, value, s.value(t, id, key))
+	_, preparing := s.rows(t, id)
+	require.Zero(t, preparing)
+}
+
+// requireAway says that an answer is that of a submit which nothing became of,
+// and which would have been the first of its deployment.
+func (s *site) requireAway(t *testing.T, id string, a answer) {
+	t.Helper()
 	require.Equal(t, http.StatusServiceUnavailable, a.Status, a.Body)
 	require.Equal(t, "service_unavailable", a.Error)
 	for _, inner := range []string{"bao", "vault", "kv", "seal", "mount", "permission", "token", "127.0.0.1", s.mount.Path} {
@@ -36,11 +47,6 @@ func (s *site) away(t *testing.T, id string, breakIt, mend func()) {
 	builds, preparing := s.rows(t, id)
 	require.Zero(t, builds, "nothing is recorded")
 	require.Zero(t, preparing, "and nothing in hand")
-	mend()
-	s.submit(t, id, "away", configuration)
-	require.Equal(t, value, s.value(t, id, key))
-	_, preparing = s.rows(t, id)
-	require.Zero(t, preparing)
 }
 
 // noEngine runs before slipway has found its mount.

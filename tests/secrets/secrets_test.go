@@ -10,6 +10,7 @@ import (
 // themselves, then the others at once, and at the end the search for what any of
 // them left behind.
 func TestOperatorSecrets(t *testing.T) {
+	whole := t
 	s := newSite(t)
 	processes := watchProcesses(t)
 	alone := func(name string, step func(*testing.T)) {
@@ -39,6 +40,10 @@ func TestOperatorSecrets(t *testing.T) {
 			"a worker died":              healed,
 			"submit behind a destroy":    s.behindADestroy,
 			"cleared before":             s.clearedBefore,
+			"gone by themselves":         s.goneByThemselves,
+			"cas_required":               s.casRequired,
+			"written by hand":            s.writtenByHand,
+			"the example":                func(t *testing.T) { s.exampleSource(t, whole) },
 			"a life that leaves nothing": func(t *testing.T) { left = s.live(t) },
 		} {
 			t.Run(name, func(t *testing.T) {

@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 type site struct {
 	*stand.Stand
 	mount    kvstand.Mount
-	token    string // of slipway for the server
+	tokens   []string // for the server
 	faults   *faults
 	database *pgxpool.Pool
 	temporal temporalclient.Client
@@ -66,23 +66,29 @@ type site struct {
 func newSite(t *testing.T) *site {
 	s := &site{mount: server.Mount(t), begin: time.Now(), storeBefore: storePaths(t)}
 	token, file := s.mount.Token(t)
-	s.token = token
+	s.tokens = []string{token}
 	proxy := server.Proxy(t, false)
 	s.faults = newFaults(proxy)
-	var err error
-	s.Stand, err = stand.New(stand.Options{
+	s.start(t, t, stand.Options{
 		Source: filepath.Join(stand.Root(), "tests", "sources", "secrets"),
 		Env: []string{
 			"OPENBAO_ADDR=" + proxy.URL, "OPENBAO_TOKEN_FILE=" + file, "SLIPWAY_OPENBAO_MOUNT=" + s.mount.Path,
 			"SLIPWAY_NIX_SLOTS=100", "SLIPWAY_DEPLOY_SLOTS=100", "SLIPWAY_DEPLOYER_GRACE=1s", "SLIPWAY_LOG_LEVEL=debug",
 		},
 	})
+	return s
+}
+
+// start starts the stand, whose files are removed at the end of the whole.
+func (s *site) start(t, whole *testing.T, o stand.Options) {
+	var err error
+	s.Stand, err = stand.New(o)
 	require.NoError(t, err)
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Log(s.Logs())
+	whole.Cleanup(func() {
+		if whole.Failed() {
+			whole.Log(s.Logs())
 		}
-		require.NoError(t, s.Close())
+		require.NoError(whole, s.Close())
 	})
 	s.database, err = s.Database(t.Context())
 	require.NoError(t, err)
@@ -90,7 +96,6 @@ func newSite(t *testing.T) *site {
 	s.temporal, err = s.TemporalClient()
 	require.NoError(t, err)
 	t.Cleanup(s.temporal.Close)
-	return s
 }
 
 // secret makes a value. It has the deployment in it, by which the proxy knows
@@ -227,7 +232,8 @@ func (s *site) destroy(t *testing.T, id string) (a answer) {
 func (s *site) deploy(t *testing.T, id, key string, configuration members) answer {
 	t.Helper()
 	a := s.submit(t, id, key, configuration)
-	require.Equal(t, deployment.StateActive, s.settled(t, id).State)
+	d := s.settled(t, id)
+	require.Equal(t, deployment.StateActive, d.State, d.Reason)
 	s.ended(t, id, key)
 	return a
 }
@@ -283,15 +289,16 @@ func (s *site) stored(t *testing.T, id string, build int64) stored {
 	t.Helper()
 	var text string
 	require.NoError(t, s.database.QueryRow(t.Context(), `SELECT configuration FROM builds WHERE deployment_id = $1 AND number = $2`, id, build).Scan(&text))
-	var c struct {
-		Test struct {
-			Applications struct{ Forum json.RawMessage }
-		}
+	var methods map[string]struct {
+		Applications struct{ Forum json.RawMessage }
 	}
-	require.NoError(t, json.Unmarshal([]byte(text), &c))
+	require.NoError(t, json.Unmarshal([]byte(text), &methods))
+	require.Len(t, methods, 1)
 	var found stored
-	require.NoError(t, json.Unmarshal(c.Test.Applications.Forum, &found))
-	require.NoError(t, json.Unmarshal(c.Test.Applications.Forum, &found.Rest))
+	for _, c := range methods {
+		require.NoError(t, json.Unmarshal(c.Applications.Forum, &found))
+		require.NoError(t, json.Unmarshal(c.Applications.Forum, &found.Rest))
+	}
 	return found
 }
 

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -53,6 +54,8 @@ type Options struct {
 	// Env is what api and worker get beside what the stand sets, as
 	// NAME=value.
 	Env []string
+	// EnvOf is what one piece of them gets beside that.
+	EnvOf map[string][]string
 	// NotReady: do not wait until the service is ready.
 	NotReady bool
 	// Kube is the Kubernetes API server; where there is one, the deployment
@@ -353,7 +356,7 @@ func (s *Stand) env(piece string) []string {
 			"SLIPWAY_POD_NAME="+s.options.Pods[piece],
 		)
 	}
-	return append(env, s.options.Env...)
+	return slices.Concat(env, s.options.Env, s.options.EnvOf[piece])
 }
 
 // LeaseURL is the deployment coordination API of a replica of the API.
