@@ -139,8 +139,10 @@ func syntaxError(path string, err error) error {
 
 // Pointer appends a reference token to a JSON Pointer (RFC 6901).
 func Pointer(path, token string) string {
-	return path + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(token)
+	return path + "/" + escaper.Replace(token)
 }
+
+var escaper = strings.NewReplacer("~", "~0", "/", "~1")
 
 // place is a pointer for a person; the root has an empty one.
 func place(path string) string {

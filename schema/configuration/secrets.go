@@ -50,7 +50,7 @@ type Renames map[string]map[string]string
 // The problems are secrets that cannot be kept: outside of an application, under
 // a name that cannot be part of a path, or given twice.
 func (s *Schema) Secrets(rest any, given []Secret, renames Renames) (any, []ApplicationSecrets, []Problem) {
-	w := fieldWalker{root: s.document, applications: map[string]ApplicationSecrets{}}
+	w := fieldWalker{root: s.document, patterns: s.patterns, applications: map[string]ApplicationSecrets{}}
 	w.walk(rest, []any{s.document}, nil)
 	var problems []Problem
 	names := map[string][]string{}   // path of an application → fields given
@@ -336,6 +336,7 @@ func splitPointer(path string) (parent, name string) {
 // their schemas have, whether the configuration has them or not.
 type fieldWalker struct {
 	root         any
+	patterns     patterns
 	applications map[string]ApplicationSecrets // by path
 }
 
@@ -349,7 +350,7 @@ func (w *fieldWalker) walk(value any, schemas []any, path []string) {
 	}
 	object, _ := value.(map[string]any)
 	for key, member := range object {
-		below := propertySchemas(nodes, key)
+		below := w.patterns.propertySchemas(nodes, key)
 		if key != applicationsKey || slices.Contains(path, applicationsKey) {
 			w.walk(member, below, append(slices.Clip(path), key))
 			continue
@@ -360,7 +361,7 @@ func (w *fieldWalker) walk(value any, schemas []any, path []string) {
 			if _, ok := application.(map[string]any); !ok {
 				continue
 			}
-			w.add(append(slices.Clip(path), key, name), application, propertySchemas(all, name))
+			w.add(append(slices.Clip(path), key, name), application, w.patterns.propertySchemas(all, name))
 		}
 	}
 }
@@ -368,7 +369,7 @@ func (w *fieldWalker) walk(value any, schemas []any, path []string) {
 func (w *fieldWalker) add(path []string, application any, schemas []any) {
 	a := ApplicationSecrets{Path: pointerOf(path), Application: path[len(path)-1]}
 	w.fields(application, schemas, nil, nil, func(field string) { a.Fields = append(a.Fields, field) })
-	lists := propertySchemas(flatten(w.root, schemas), secretsSet)
+	lists := w.patterns.propertySchemas(flatten(w.root, schemas), secretsSet)
 	a.Lists = slices.ContainsFunc(flatten(w.root, lists), isReadOnly)
 	w.applications[a.Path] = a
 }
@@ -396,7 +397,7 @@ func (w *fieldWalker) fields(value any, schemas []any, path, followed []string, 
 		}
 	}
 	for key := range keys {
-		below := propertySchemas(nodes, key)
+		below := w.patterns.propertySchemas(nodes, key)
 		flat := flatten(w.root, below)
 		here := append(slices.Clip(path), key)
 		if slices.ContainsFunc(flat, isSecret) {

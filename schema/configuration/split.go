@@ -49,7 +49,7 @@ func (s Secret) applicationPath() (string, bool) {
 // secrets that were neither null nor empty, in the order of their paths. The
 // argument is not changed.
 func (s *Schema) Split(value any) (rest any, secrets []Secret) {
-	w := splitter{root: s.document}
+	w := splitter{root: s.document, patterns: s.patterns}
 	rest = w.walk(value, []any{s.document}, nil)
 	slices.SortFunc(w.secrets, func(a, b Secret) int { return strings.Compare(a.Path, b.Path) })
 	return rest, w.secrets
@@ -66,7 +66,7 @@ func (s *Schema) Mask(stored json.RawMessage) (json.RawMessage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read a stored configuration: %w", err)
 	}
-	w := splitter{root: s.document, keepSet: true}
+	w := splitter{root: s.document, patterns: s.patterns, keepSet: true}
 	rest := w.walk(value, []any{s.document}, nil)
 	if len(w.secrets) == 0 {
 		return stored, nil
@@ -118,9 +118,10 @@ func secretNames(root any) (names []string, anyName bool) {
 }
 
 type splitter struct {
-	root    any
-	keepSet bool // secretsSet stays
-	secrets []Secret
+	root     any
+	patterns patterns
+	keepSet  bool // secretsSet stays
+	secrets  []Secret
 }
 
 func (w *splitter) walk(value any, schemas []any, path []string) any {
@@ -130,7 +131,7 @@ func (w *splitter) walk(value any, schemas []any, path []string) any {
 		rest := make(map[string]any, len(value))
 		for _, key := range slices.Sorted(maps.Keys(value)) {
 			member, here := value[key], append(slices.Clip(path), key)
-			below := propertySchemas(nodes, key)
+			below := w.patterns.propertySchemas(nodes, key)
 			flat := flatten(w.root, below)
 			switch {
 			case slices.ContainsFunc(flat, isSecret):
@@ -179,7 +180,11 @@ func isReadOnly(node map[string]any) bool { return node["readOnly"] == true }
 
 // flatten lists the schema objects that may apply to one place: the given
 // ones, what they refer to, and the parts of their combinations.
-func flatten(root any, schemas []any) []map[string]any {
+func flatten(root any, schemas []any) []map[string]any { return expand(root, schemas, allParts) }
+
+// expand lists the given schema objects, each before what it refers to and
+// before its parts.
+func expand(root any, schemas []any, parts func(node map[string]any) []any) []map[string]any {
 	var nodes []map[string]any
 	seen := map[string]bool{} // references, which may form a cycle
 	var add func(schema any)
@@ -193,17 +198,7 @@ func flatten(root any, schemas []any) []map[string]any {
 			seen[ref] = true
 			add(resolve(root, ref))
 		}
-		for _, keyword := range []string{"allOf", "anyOf", "oneOf"} {
-			parts, _ := node[keyword].([]any)
-			for _, part := range parts {
-				add(part)
-			}
-		}
-		for _, keyword := range []string{"if", "then", "else"} {
-			add(node[keyword])
-		}
-		dependent, _ := node["dependentSchemas"].(map[string]any)
-		for _, part := range dependent {
+		for _, part := range parts(node) {
 			add(part)
 		}
 	}
@@ -211,6 +206,23 @@ func flatten(root any, schemas []any) []map[string]any {
 		add(schema)
 	}
 	return nodes
+}
+
+// allParts are the subschemas of a node that may apply to the same place.
+func allParts(node map[string]any) []any {
+	var parts []any
+	for _, keyword := range []string{"allOf", "anyOf", "oneOf"} {
+		list, _ := node[keyword].([]any)
+		parts = append(parts, list...)
+	}
+	for _, keyword := range []string{"if", "then", "else"} {
+		parts = append(parts, node[keyword])
+	}
+	dependent, _ := node["dependentSchemas"].(map[string]any)
+	for _, key := range slices.Sorted(maps.Keys(dependent)) {
+		parts = append(parts, dependent[key])
+	}
+	return parts
 }
 
 // resolve follows a reference within the schema. A schema stands alone, so
@@ -245,7 +257,9 @@ func resolve(root any, ref string) any {
 }
 
 // unescape reads a reference token of a JSON Pointer.
-func unescape(token string) string { return strings.NewReplacer("~1", "/", "~0", "~").Replace(token) }
+func unescape(token string) string { return unescaper.Replace(token) }
+
+var unescaper = strings.NewReplacer("~1", "/", "~0", "~")
 
 func anchor(at any, name string) any {
 	switch node := at.(type) {
@@ -268,19 +282,40 @@ func anchor(at any, name string) any {
 	return nil
 }
 
-func propertySchemas(nodes []map[string]any, key string) []any {
+// patterns are those of patternProperties, compiled once; nil for one that Go
+// cannot read.
+type patterns map[string]*regexp.Regexp
+
+func (p patterns) compile(at any) {
+	switch at := at.(type) {
+	case map[string]any:
+		members, _ := at["patternProperties"].(map[string]any)
+		for pattern := range members {
+			p[pattern], _ = regexp.Compile(pattern)
+		}
+		for _, member := range at {
+			p.compile(member)
+		}
+	case []any:
+		for _, item := range at {
+			p.compile(item)
+		}
+	}
+}
+
+func (p patterns) propertySchemas(nodes []map[string]any, key string) []any {
 	var schemas []any
 	for _, node := range nodes {
 		properties, _ := node["properties"].(map[string]any)
 		if schema, ok := properties[key]; ok {
 			schemas = append(schemas, schema)
 		}
-		patterns, _ := node["patternProperties"].(map[string]any)
-		for pattern, schema := range patterns {
+		members, _ := node["patternProperties"].(map[string]any)
+		for _, pattern := range sortedKeys(members) {
 			// A pattern that Go cannot read counts: better a value too many
 			// leaves the configuration than that a secret stays in it.
-			if matches, err := regexp.MatchString(pattern, key); matches || err != nil {
-				schemas = append(schemas, schema)
+			if compiled := p[pattern]; compiled == nil || compiled.MatchString(key) {
+				schemas = append(schemas, members[pattern])
 			}
 		}
 		for _, keyword := range []string{"additionalProperties", "unevaluatedProperties"} {
@@ -313,14 +348,14 @@ func itemSchemas(nodes []map[string]any, i int) []any {
 
 // withoutSecretRequirements copies a schema in which no secret is required:
 // OpenBao may have it already, so a configuration is complete without.
-func withoutSecretRequirements(schema any) any { return dropRequired(schema, schema) }
+func (p patterns) withoutSecretRequirements(schema any) any { return p.dropRequired(schema, schema) }
 
-func dropRequired(root, at any) any {
+func (p patterns) dropRequired(root, at any) any {
 	switch node := at.(type) {
 	case map[string]any:
 		out := make(map[string]any, len(node))
 		for key, part := range node {
-			out[key] = dropRequired(root, part)
+			out[key] = p.dropRequired(root, part)
 		}
 		required, _ := node["required"].([]any)
 		if len(required) == 0 {
@@ -329,7 +364,7 @@ func dropRequired(root, at any) any {
 		kept := make([]any, 0, len(required))
 		for _, name := range required {
 			key, ok := name.(string)
-			if !ok || !slices.ContainsFunc(flatten(root, propertySchemas(flatten(root, []any{node}), key)), isSecret) {
+			if !ok || !slices.ContainsFunc(flatten(root, p.propertySchemas(flatten(root, []any{node}), key)), isSecret) {
 				kept = append(kept, name)
 			}
 		}
@@ -338,7 +373,7 @@ func dropRequired(root, at any) any {
 	case []any:
 		out := make([]any, len(node))
 		for i, part := range node {
-			out[i] = dropRequired(root, part)
+			out[i] = p.dropRequired(root, part)
 		}
 		return out
 	default:

@@ -21,14 +21,16 @@ type Problem struct {
 	Message string `json:"message"`
 }
 
-// Schema is the compiled schema of a module source, with what Split and
-// Mask need of its annotations.
+// Schema is the compiled schema of a module source, with what
+// Split, Mask and Source need of its annotations.
 type Schema struct {
 	compiled *jsonschema.Schema
 	document any
 
 	secretNames []string
 	anyName     bool
+	choices     choices
+	patterns    patterns
 }
 
 // Compile reads a JSON Schema (2020-12 unless it says otherwise).
@@ -37,19 +39,20 @@ func Compile(document json.RawMessage) (*Schema, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the schema is not JSON: %w", err)
 	}
+	s := &Schema{document: value, patterns: patterns{}, choices: choices{}}
+	s.patterns.compile(value)
 	const name = "urn:slipway:configuration"
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
 	c.UseLoader(jsonschema.SchemeURLLoader{}) // a schema stands alone
-	if err := c.AddResource(name, withoutSecretRequirements(value)); err != nil {
+	if err := c.AddResource(name, s.patterns.withoutSecretRequirements(value)); err != nil {
 		return nil, fmt.Errorf("the schema is not a JSON Schema: %w", err)
 	}
-	compiled, err := c.Compile(name)
-	if err != nil {
+	if s.compiled, err = c.Compile(name); err != nil {
 		return nil, fmt.Errorf("the schema is not a JSON Schema: %w", err)
 	}
-	s := &Schema{compiled: compiled, document: value}
 	s.secretNames, s.anyName = secretNames(value)
+	s.choices.compile(c, name+"#", value)
 	return s, nil
 }
 

@@ -10,14 +10,14 @@ import (
 	"slipway.dev/slipway/schema/configuration"
 )
 
-func compile(t *testing.T, schema string) *configuration.Schema {
+func compile(t testing.TB, schema string) *configuration.Schema {
 	t.Helper()
 	s, err := configuration.Compile(json.RawMessage(schema))
 	require.NoError(t, err)
 	return s
 }
 
-func decode(t *testing.T, text string) any {
+func decode(t testing.TB, text string) any {
 	t.Helper()
 	value, err := configuration.Decode([]byte(text))
 	require.NoError(t, err)

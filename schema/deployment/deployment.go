@@ -128,12 +128,73 @@ type Standing struct {
 type Deployment struct {
 	ID string `json:"deploymentId"`
 	Standing
-	Nodes       []Node `json:"nodes"`
-	LatestBuild *Build `json:"latestBuild"`
+	// Domain is that of the last submit, as DNS has it: lower case, A-labels,
+	// no dot at the end. Nil where its configuration has none.
+	Domain *string `json:"domain"`
+	// Method is the deployment method of the last submit, which its module
+	// source pins or its configuration names.
+	Method      *string   `json:"method"`
+	Instances   Instances `json:"instances"`
+	Nodes       []Node    `json:"nodes"`
+	LatestBuild *Build    `json:"latestBuild"`
 	// Configuration is the snapshot of the last submit, without secrets.
 	Configuration json.RawMessage `json:"configuration"`
 	// Older is that of the build which the configuration is from.
 	Older bool `json:"-"`
+	// Snapshot is the module source that the configuration was recorded with.
+	Snapshot string `json:"-"`
+	// Deployed is what the live build deployed, nil where there is none.
+	Deployed *Recorded `json:"-"`
+}
+
+// Recorded is a configuration as it was stored, with the store path of the
+// module source that it is read by.
+type Recorded struct {
+	Configuration json.RawMessage
+	Snapshot      string
+}
+
+// Instances are what a deployment serves (seed B, "What a configuration
+// serves"): by the last submit, and by the last build that succeeded, which are
+// none after a destroy.
+type Instances struct {
+	Submitted []Instance `json:"submitted"`
+	Deployed  []Instance `json:"deployed"`
+}
+
+// InstanceKind says what an instance is one of.
+type InstanceKind string
+
+// An instance is an application that the configuration enables, or a component
+// of the catalog, which is always on.
+const (
+	InstanceApplication InstanceKind = "application"
+	InstanceComponent   InstanceKind = "component"
+)
+
+// Instance is one thing that a deployment serves.
+type Instance struct {
+	// Name is the key of the application or of the component.
+	Name  string       `json:"name"`
+	Title string       `json:"title"`
+	Kind  InstanceKind `json:"kind"`
+	// Domains are where it answers, as DNS has them; none without a page.
+	Domains []string `json:"domains"`
+	// URL is that of its page, or nil.
+	URL *string `json:"url"`
+	// Sections are the identifiers of the sections that edit it.
+	Sections []string `json:"sections"`
+}
+
+// Section is a part of a configuration that a form edits by itself.
+type Section struct {
+	// ID is opaque for clients.
+	ID    string `json:"id"`
+	Title string `json:"title"`
+	// Path is a JSON Pointer into the configuration, which may have nothing
+	// there yet.
+	Path string       `json:"path"`
+	Kind InstanceKind `json:"kind"`
 }
 
 // EventKind names an event of the channel.
@@ -199,6 +260,9 @@ type Source struct {
 	// when there is none yet.
 	Snapshot string
 	Schema   json.RawMessage
+	// Method and Methods are its deployment methods, see SourceSnapshot.
+	Method  *string
+	Methods []string
 	// Renames is its rename table, see SourceSnapshot.
 	Renames json.RawMessage
 	// Problem is why the source as it is now does not evaluate; empty when it

@@ -1,0 +1,24 @@
+package configuration
+
+import (
+	"strings"
+
+	"golang.org/x/net/idna"
+)
+
+// hosts reads names as a browser does before it asks DNS (UTS 46, not
+// transitional), but takes hyphens wherever DNS has them.
+var hosts = idna.New(idna.MapForLookup(), idna.BidiRule(), idna.Transitional(false), idna.StrictDomainName(true),
+	idna.CheckHyphens(false), idna.VerifyDNSLength(true))
+
+// Host writes a domain name as DNS has it: lower case, letters of other scripts
+// as A-labels (RFC 5890), no dot at the end. It reports false for what cannot be
+// the name of a host.
+func Host(name string) (host string, ok bool) {
+	host, err := hosts.ToASCII(name)
+	host = strings.TrimSuffix(host, ".")
+	if err != nil || strings.HasSuffix(host, ".") { // the library takes more than one dot
+		return "", false
+	}
+	return host, true
+}
