@@ -28,7 +28,7 @@ type access func(r *http.Request) (caller, error)
 // handler answers a request, or returns an error and has written nothing.
 type handler func(w http.ResponseWriter, r *http.Request, c caller) error
 
-// handle is what every route that is not public is: who may, a time limit (0
+// handle is what every route is that is not a page: who may, a time limit (0
 // for none), the handler, and the answer to an error.
 func (a *api) handle(access access, limit time.Duration, h handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -36,8 +37,12 @@ type Config struct {
 	TicketKey  []byte
 	Log        *zap.Logger
 	Registerer prometheus.Registerer
+	// TrustedProxies are the networks of proxies whose X-Forwarded-For tells the
+	// address of the client; none.
+	TrustedProxies []netip.Prefix
 
-	// Now is the clock that tickets are judged by; time.Now.
+	// Now is the clock that tickets and the limits of addresses are judged by;
+	// time.Now.
 	Now func() time.Time
 	// Timeout bounds a call that evaluates nothing, and each read of a stream;
 	// 15 s.
@@ -58,10 +63,11 @@ type Config struct {
 
 type api struct {
 	Config
-	shown   masked
+	shown   shown
 	tickets auth.Tickets
 	hub     *channel.Hub
 	schemas schemas
+	limits  *limiter
 	metrics metrics
 	// large is the memory that documents may take while they are served.
 	large  *semaphore.Weighted
@@ -105,8 +111,8 @@ func newAPI(ctx context.Context, c Config) (*api, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &api{Config: c, tickets: tickets, large: semaphore.NewWeighted(largeBytes)}
-	a.shown = masked{c.Reader, &a.schemas}
+	a := &api{Config: c, tickets: tickets, limits: newLimiter(), large: semaphore.NewWeighted(largeBytes)}
+	a.shown = shown{c.Reader, &a.schemas, newSources(c.Reader)}
 	if a.metrics, err = newMetrics(c.Registerer); err != nil {
 		return nil, fmt.Errorf("register the metrics of the deployments API: %w", err)
 	}
@@ -150,6 +156,9 @@ func (a *api) routes(ctx context.Context) chi.Router {
 	r.Get("/sbom/{id}", a.handle(read, a.Timeout, a.sbom))
 	r.Get("/sbom-diff/{id}", a.handle(read, a.Timeout, a.sbomDiff))
 	r.Get("/components", a.handle(read, a.Timeout, a.components))
+
+	r.Post("/application-paths", a.handle(a.anyone, a.Timeout, a.applicationPaths))
+	r.Post("/sections", a.handle(a.anyone, a.Timeout, a.sections))
 
 	r.Get("/openapi.yaml", a.openAPI())
 	r.Get("/docs", a.docs)

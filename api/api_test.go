@@ -59,7 +59,7 @@ func TestTheContractHasTheCodesAndNoOthers(t *testing.T) {
 		c := code(value.(string))
 		require.Equal(t, c == codeInternalError, c.status() == http.StatusInternalServerError, c)
 	}
-	require.Len(t, contract.Components.Schemas["Error"].Value.Properties["error"].Value.Enum, 17)
+	require.Len(t, contract.Components.Schemas["Error"].Value.Properties["error"].Value.Enum, 18)
 }
 
 func TestSubmit(t *testing.T) {
@@ -171,13 +171,13 @@ func TestPreview(t *testing.T) {
 	b.SetNames("evaluation", deployment.Names{Nodes: []deployment.Node{{Name: "web", Names: []string{"www"}}}, DisabledApplications: []string{"forum"}})
 	a := b.do("POST", "/deployments/one/preview", `{"configuration":{"name":"harbour","applications":{"wiki":{"key":"secret"}}}}`)
 	require.Equal(t, http.StatusOK, a.status)
-	require.JSONEq(t, `{"nodes":[{"name":"web","names":["www"]}],"disabledApplications":["forum"],"secretsSet":{"wiki":["key"]}}`, a.body)
+	require.JSONEq(t, `{"nodes":[{"name":"web","names":["www"]}],"disabledApplications":["forum"],"secretsSet":{"wiki":["key"]},"instances":[]}`, a.body)
 	require.Equal(t, wire.PreviewInput{Deployment: "one", Snapshot: "/nix/store/source",
 		Configuration: json.RawMessage(`{"applications":{"wiki":{"secretsSet":["key"]}},"name":"harbour"}`)}, b.workflows.previews[0])
 	require.Equal(t, http.StatusNotFound, b.do("GET", "/deployments/one", "").status, "nothing was stored")
 
 	b.SetNames("evaluation", deployment.Names{})
-	require.JSONEq(t, `{"nodes":[],"disabledApplications":[],"secretsSet":{}}`, b.do("POST", "/deployments/one/preview", good).body)
+	require.JSONEq(t, `{"nodes":[],"disabledApplications":[],"secretsSet":{},"instances":[]}`, b.do("POST", "/deployments/one/preview", good).body)
 
 	for _, c := range []struct {
 		evaluated wire.Evaluated

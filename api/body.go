@@ -20,6 +20,13 @@ import (
 // readBody reads a JSON object of at most configuration.MaxBytes that has one
 // member.
 func (a *api) readBody(w http.ResponseWriter, r *http.Request, member string) (any, error) {
+	object, err := a.readObject(w, r, member)
+	return object[member], err
+}
+
+// readObject reads a JSON object of at most configuration.MaxBytes that has the
+// member, and none but the optional ones beside it.
+func (a *api) readObject(w http.ResponseWriter, r *http.Request, member string, optional ...string) (map[string]any, error) {
 	if values := r.Header.Values("Content-Type"); len(values) != 1 {
 		return nil, refuse(codeUnsupportedMediaType, "the body must be application/json, and Content-Type must say so")
 	} else if mediaType, parameters, err := mime.ParseMediaType(values[0]); err != nil || mediaType != "application/json" {
@@ -46,10 +53,10 @@ func (a *api) readBody(w http.ResponseWriter, r *http.Request, member string) (a
 		return nil, &failure{code: codeInvalidRequest, message: "the body ended early, or came too slowly"}
 	}
 	// The server lifts the deadline when it has the whole body.
-	return decodeMember(body, member)
+	return decodeObject(body, member, optional...)
 }
 
-func decodeMember(body []byte, member string) (any, error) {
+func decodeObject(body []byte, member string, optional ...string) (map[string]any, error) {
 	decoded, err := configuration.Decode(body)
 	if err != nil {
 		return nil, refuse(codeInvalidRequest, "%s", err)
@@ -59,15 +66,18 @@ func decodeMember(body []byte, member string) (any, error) {
 		return nil, refuse(codeInvalidRequest, "the body is not a JSON object")
 	}
 	for _, name := range slices.Sorted(maps.Keys(object)) {
-		if name != member {
-			return nil, refuse(codeInvalidRequest, "the body has the member %s; it takes %q and no other", quoted(name), member)
+		if name != member && !slices.Contains(optional, name) {
+			takes := fmt.Sprintf("%q", member)
+			for _, other := range optional {
+				takes += fmt.Sprintf(", %q", other)
+			}
+			return nil, refuse(codeInvalidRequest, "the body has the member %s; it takes %s and no other", quoted(name), takes)
 		}
 	}
-	value, ok := object[member]
-	if !ok {
+	if _, ok := object[member]; !ok {
 		return nil, refuse(codeInvalidRequest, "the body has no member %q", member)
 	}
-	return value, nil
+	return object, nil
 }
 
 // quoted is a name of the caller's as a part of a message.
@@ -99,6 +109,11 @@ func respondJSON(w http.ResponseWriter, status int, value any) error {
 func encodeDeployment(d deployment.Deployment) ([]byte, error) {
 	if d.Nodes == nil {
 		d.Nodes = []deployment.Node{}
+	}
+	for _, instances := range []*[]deployment.Instance{&d.Instances.Submitted, &d.Instances.Deployed} {
+		if *instances == nil {
+			*instances = []deployment.Instance{}
+		}
 	}
 	return json.Marshal(d)
 }

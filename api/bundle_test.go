@@ -326,7 +326,7 @@ func (b *bundle) send(request *http.Request) answer {
 		require.Equal(b.t, a.header.Get("X-Request-Id"), failure.RequestID)
 		require.Equal(b.t, a.status, failure.Error.status())
 		require.NotEmpty(b.t, failure.Message)
-		again := a.status == http.StatusServiceUnavailable || failure.Error == codeSubmitInProgress
+		again := a.status == http.StatusServiceUnavailable || a.status == http.StatusTooManyRequests || failure.Error == codeSubmitInProgress
 		require.Equal(b.t, again, a.header.Get("Retry-After") != "")
 	}
 	b.check(request, a)

@@ -13,11 +13,25 @@
 //
 //	observe     its ID, its log line, its metrics, its panic
 //	handle      token or ticket (401), scope (403), identifier (400),
-//	            the token's deployments (403), time limit
+//	            the token's deployments (403), time limit;
+//	            public procedures: the limit of the address (429)
 //	the handler media type (415), size (413), JSON and members (400), …
 //
 // A token that may not read a deployment gets 403 whether or not it exists,
 // since the store has not been asked yet.
+//
+// # What is shown
+//
+// Every read of a deployment goes through shown, which adds the facts of its
+// configurations and takes out what is a secret today. Facts are derived at the
+// read, each configuration by the schema of the snapshot that it was recorded
+// with; a few of those are kept compiled (sources).
+//
+// # Public procedures
+//
+// They read their body and the schema of the module source, and no deployment.
+// What an address may ask for is a token bucket, in each process (limiter); the
+// address is that of the peer, or what trusted proxies say it is (clientOf).
 //
 // # Errors
 //

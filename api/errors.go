@@ -37,6 +37,7 @@ const (
 	codeSubmitInProgress     code = "submit_in_progress"
 	codeRequestTooLarge      code = "request_too_large"
 	codeUnsupportedMediaType code = "unsupported_media_type"
+	codeTooManyRequests      code = "too_many_requests"
 	codeInternalError        code = "internal_error"
 	codeServiceUnavailable   code = "service_unavailable"
 )
@@ -60,6 +61,8 @@ func (c code) status() int {
 		return http.StatusRequestEntityTooLarge
 	case codeUnsupportedMediaType:
 		return http.StatusUnsupportedMediaType
+	case codeTooManyRequests:
+		return http.StatusTooManyRequests
 	case codeServiceUnavailable:
 		return http.StatusServiceUnavailable
 	default:

@@ -50,6 +50,8 @@ type Reader interface {
 	// ids, or of all where ids is nil; at most limit, in an order that does not
 	// change by itself. None is no error.
 	ComponentUses(ctx context.Context, query deployment.ComponentQuery, ids []string, limit int) ([]deployment.ComponentUse, error)
+	// SourceSnapshot reads one by its store path, or deployment.ErrUnknown.
+	SourceSnapshot(ctx context.Context, storePath string) (deployment.SourceSnapshot, error)
 }
 
 // Listener gives a signal whenever something of a deployment may have changed:

@@ -20,8 +20,7 @@ import (
 
 // checked is a configuration that the schema accepts.
 type checked struct {
-	snapshot string
-	schema   *configuration.Schema
+	source current
 	// value is the configuration without secrets, and configuration the same as
 	// canonical JSON.
 	value         any
@@ -43,41 +42,45 @@ func (a *api) check(w http.ResponseWriter, r *http.Request, refuseSecret string)
 	if _, ok := value.(map[string]any); !ok {
 		return checked{}, refuse(codeInvalidRequest, `the member "configuration" is not an object`)
 	}
-	source, err := a.Reader.Source(r.Context())
+	source, err := a.current(r.Context())
 	if err != nil {
-		return checked{}, fromStore(err)
+		return checked{}, err
 	}
-	const notYet = "the module source has not been evaluated yet, so that nothing can be checked against it; try again later"
-	if source.Snapshot == "" {
-		return checked{}, &failure{code: codeServiceUnavailable, message: notYet, retryAfter: 10 * time.Second,
-			cause: fmt.Errorf("the module source does not evaluate: %s", source.Problem)}
-	}
-	schema, err := a.schemas.compile(source.Schema)
-	var renames configuration.Renames
-	if err == nil && len(source.Renames) > 0 {
-		err = json.Unmarshal(source.Renames, &renames)
-	}
-	if err != nil {
-		return checked{}, &failure{code: codeServiceUnavailable, message: notYet, retryAfter: 10 * time.Second, cause: err}
-	}
-
-	ok := checked{snapshot: source.Snapshot, schema: schema}
-	rest, given := schema.Split(value)
+	ok := checked{source: source}
+	rest, given := source.Schema.Split(value)
 	var problems []configuration.Problem
-	ok.value, ok.secrets, problems = schema.Secrets(rest, given, renames)
+	ok.value, ok.secrets, problems = source.Schema.Secrets(rest, given, source.renames)
 	ok.given = given
 	if refuseSecret != "" {
 		for _, secret := range given {
 			problems = append(problems, configuration.Problem{Path: secret.Path, Message: refuseSecret})
 		}
 	}
-	if problems = append(problems, schema.ValidateWith(ok.value, given)...); len(problems) > 0 {
+	if problems = append(problems, source.Schema.ValidateWith(ok.value, given)...); len(problems) > 0 {
 		return checked{}, &failure{code: codeInvalidConfiguration, message: "the configuration is not valid", details: problems}
 	}
 	if ok.configuration, err = configuration.Canonical(ok.value); err != nil {
 		return checked{}, err
 	}
 	return ok, nil
+}
+
+// source reads the module source that submits are checked against, which there
+// is from its first successful evaluation on.
+func (a *api) source(ctx context.Context) (deployment.Source, error) {
+	source, err := a.Reader.Source(ctx)
+	switch {
+	case err != nil:
+		return source, fromStore(err)
+	case source.Snapshot == "":
+		return source, notEvaluated(fmt.Errorf("the module source does not evaluate: %s", source.Problem))
+	}
+	return source, nil
+}
+
+func notEvaluated(cause error) *failure {
+	return &failure{code: codeServiceUnavailable, retryAfter: 10 * time.Second, cause: cause,
+		message: "the module source has not been evaluated yet, so that nothing can be checked against it; try again later"}
 }
 
 // schemas keeps the schema that was compiled last: there is one source.
@@ -136,7 +139,7 @@ func (a *api) submit(w http.ResponseWriter, r *http.Request, c caller) error {
 	if err != nil {
 		return err
 	}
-	submit := wire.SubmitRequest{Snapshot: ok.snapshot, Configuration: ok.configuration}
+	submit := wire.SubmitRequest{Snapshot: ok.source.snapshot, Configuration: ok.configuration}
 	values := ok.given
 	if a.Sealer != nil && len(ok.secrets) > 0 {
 		stored, err := a.stored(r.Context(), c.deployment, ok)
@@ -172,7 +175,7 @@ func (a *api) stored(ctx context.Context, id string, ok checked) ([]configuratio
 	if err != nil {
 		return nil, fmt.Errorf("read the stored configuration: %w", err)
 	}
-	return ok.schema.Stored(value, ok.secrets), nil
+	return ok.source.Schema.Stored(value, ok.secrets), nil
 }
 
 // commit brings the secrets of a submit that passed all checks. From here to
@@ -213,6 +216,8 @@ type previewed struct {
 	Nodes                []deployment.Node   `json:"nodes"`
 	DisabledApplications []string            `json:"disabledApplications"`
 	SecretsSet           map[string][]string `json:"secretsSet"`
+	// Instances are those that the deployment would have.
+	Instances []deployment.Instance `json:"instances"`
 }
 
 func (a *api) preview(w http.ResponseWriter, r *http.Request, c caller) error {
@@ -231,7 +236,7 @@ func (a *api) preview(w http.ResponseWriter, r *http.Request, c caller) error {
 		return err
 	}
 	evaluated, err := a.Workflows.Preview(r.Context(),
-		wire.PreviewInput{Deployment: c.deployment, Snapshot: ok.snapshot, Configuration: canonical})
+		wire.PreviewInput{Deployment: c.deployment, Snapshot: ok.source.snapshot, Configuration: canonical})
 	switch {
 	case err != nil:
 		return fromWorkflow(err, advice)
@@ -246,7 +251,8 @@ func (a *api) preview(w http.ResponseWriter, r *http.Request, c caller) error {
 		// Also where the result is unknown: it left the cache meanwhile.
 		return &failure{code: codeServiceUnavailable, message: advice, retryAfter: soon, cause: err}
 	}
-	out := previewed{Nodes: names.Nodes, DisabledApplications: names.DisabledApplications, SecretsSet: map[string][]string{}}
+	out := previewed{Nodes: names.Nodes, DisabledApplications: names.DisabledApplications, SecretsSet: map[string][]string{},
+		Instances: ok.source.Facts(ok.value).Instances}
 	if out.Nodes == nil {
 		out.Nodes = []deployment.Node{}
 	}

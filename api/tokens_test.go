@@ -41,6 +41,8 @@ var needs = map[string]string{
 	"GET /sbom/{id}":                           auth.ScopeRead,
 	"GET /sbom-diff/{id}":                      auth.ScopeRead,
 	"GET /components":                          auth.ScopeRead,
+	"POST /application-paths":                  "",
+	"POST /sections":                           "",
 	"GET /openapi.yaml":                        "",
 	"GET /docs":                                "",
 	"GET /docs/{asset}":                        "",

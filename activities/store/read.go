@@ -43,10 +43,12 @@ func toUTC(b *deployment.Build) {
 }
 
 // SelectDeployments reads deployments with their states: $1 is an array of
-// identifiers, whose order the rows keep.
+// identifiers, whose order the rows keep. What is deployed is only read where it
+// is not what was submitted last.
 const SelectDeployments = `
 	SELECT d.id, s.state, s.since, s.reason, s.live, d.next_event - 1,
-	       submitted.configuration, coalesce(submitted.snapshot <> (SELECT store_path FROM source), false), evaluated.nodes, ` + buildColumns + `
+	       submitted.configuration, coalesce(submitted.snapshot <> (SELECT store_path FROM source), false),
+	       coalesce(submitted.snapshot, ''), deployed.configuration, deployed.snapshot, evaluated.nodes, ` + buildColumns + `
 	FROM unnest($1::text[]) WITH ORDINALITY AS asked (id, place)
 	JOIN deployments d ON d.id = asked.id
 	JOIN deployment_states s ON s.deployment_id = d.id
@@ -54,8 +56,9 @@ const SelectDeployments = `
 		SELECT * FROM builds WHERE deployment_id = d.id ORDER BY number DESC LIMIT 1
 	) b ON true
 	LEFT JOIN LATERAL (
-		SELECT configuration, snapshot FROM builds WHERE deployment_id = d.id AND action = 'deploy' ORDER BY number DESC LIMIT 1
+		SELECT number, configuration, snapshot FROM builds WHERE deployment_id = d.id AND action = 'deploy' ORDER BY number DESC LIMIT 1
 	) submitted ON true
+	LEFT JOIN builds deployed ON deployed.deployment_id = d.id AND deployed.number = s.live AND deployed.number <> submitted.number
 	LEFT JOIN LATERAL (
 		SELECT nodes FROM builds WHERE deployment_id = d.id AND action = 'deploy' AND nodes IS NOT NULL
 		ORDER BY number DESC LIMIT 1
@@ -64,10 +67,11 @@ const SelectDeployments = `
 
 func scanDeployment(row pgx.CollectableRow) (deployment.Snapshot, error) {
 	var d deployment.Snapshot
-	var configuration *string
+	var configuration, deployed, deployedBy *string
 	d.LatestBuild = &deployment.Build{}
 	err := row.Scan(append([]any{
-		&d.ID, &d.State, &d.Since, &d.Reason, &d.Live, &d.Sequence, &configuration, &d.Older, &d.Nodes,
+		&d.ID, &d.State, &d.Since, &d.Reason, &d.Live, &d.Sequence,
+		&configuration, &d.Older, &d.Snapshot, &deployed, &deployedBy, &d.Nodes,
 	}, buildTargets(d.LatestBuild)...)...)
 	if err != nil {
 		return d, err
@@ -76,6 +80,13 @@ func scanDeployment(row pgx.CollectableRow) (deployment.Snapshot, error) {
 	toUTC(d.LatestBuild)
 	if configuration != nil {
 		d.Configuration = json.RawMessage(*configuration)
+	}
+	switch {
+	case d.Live == nil:
+	case deployed != nil:
+		d.Deployed = &deployment.Recorded{Configuration: json.RawMessage(*deployed), Snapshot: *deployedBy}
+	default:
+		d.Deployed = &deployment.Recorded{Configuration: d.Configuration, Snapshot: d.Snapshot}
 	}
 	if d.Nodes == nil {
 		d.Nodes = []deployment.Node{}

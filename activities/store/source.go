@@ -16,15 +16,30 @@ func (s *Store) Source(ctx context.Context) (deployment.Source, error) {
 	var schema, renames string
 	err := s.pool.QueryRow(ctx, `
 		SELECT coalesce(s.store_path, ''), coalesce(s.problem, ''), coalesce(snapshots.schema, ''),
-		       coalesce(snapshots.renames::text, '{}')
+		       snapshots.method, snapshots.methods, coalesce(snapshots.renames::text, '{}')
 		FROM (VALUES (true)) one (one)
 		LEFT JOIN source s ON s.one = one.one
-		LEFT JOIN snapshots ON snapshots.store_path = s.store_path`).Scan(&source.Snapshot, &source.Problem, &schema, &renames)
+		LEFT JOIN snapshots ON snapshots.store_path = s.store_path`).Scan(
+		&source.Snapshot, &source.Problem, &schema, &source.Method, &source.Methods, &renames)
 	if err != nil {
 		return source, fmt.Errorf("read the module source: %w", err)
 	}
 	source.Schema, source.Renames = json.RawMessage(schema), json.RawMessage(renames)
 	return source, nil
+}
+
+// SourceSnapshot reads what was evaluated from a snapshot. It returns
+// deployment.ErrUnknown.
+func (s *Store) SourceSnapshot(ctx context.Context, storePath string) (deployment.SourceSnapshot, error) {
+	out := deployment.SourceSnapshot{StorePath: storePath}
+	var schema, renames string
+	err := s.pool.QueryRow(ctx, `SELECT schema, method, methods, renames::text, deployer FROM snapshots WHERE store_path = $1`, storePath).
+		Scan(&schema, &out.Method, &out.Methods, &renames, &out.Deployer)
+	if err != nil {
+		return out, fmt.Errorf("read the snapshot %s: %w", storePath, orUnknown(err))
+	}
+	out.Schema, out.Renames = json.RawMessage(schema), json.RawMessage(renames)
+	return out, nil
 }
 
 // Deployer reads the realised deployer of a snapshot; it is empty when the

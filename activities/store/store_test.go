@@ -428,6 +428,64 @@ func TestEvaluationsAreKeptAndBounded(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// What is deployed is what the live build deployed, read by its own snapshot.
+func TestWhatIsSubmittedAndDeployed(t *testing.T) {
+	s := database(t)
+	read := func() deployment.Deployment {
+		d, err := s.Deployment(t.Context(), "d")
+		require.NoError(t, err)
+		return d
+	}
+	first := submit(t, s, "d")
+	require.Nil(t, read().Deployed)
+	require.Equal(t, snapshot, read().Snapshot)
+	run(t, s, "d", first, 0)
+	deployed := deployment.Recorded{Configuration: read().Configuration, Snapshot: snapshot}
+	require.Equal(t, deployed, *read().Deployed)
+
+	const newer = "/nix/store/1111111111111111111111111111111111-slipway-source"
+	useSnapshot(t, s, newer)
+	_, err := s.Record(t.Context(), store.Submit{Deployment: "d", Request: "r", WorkflowID: "w", Snapshot: newer, Configuration: json.RawMessage(`{"vm":{}}`)})
+	require.NoError(t, err)
+	run(t, s, "d", 2, 1)
+	require.Equal(t, newer, read().Snapshot)
+	require.JSONEq(t, `{"vm":{}}`, string(read().Configuration))
+	require.Equal(t, deployed, *read().Deployed, "a failed deploy leaves what was there")
+
+	run(t, s, "d", destroy(t, s, "d").Build, 0)
+	require.Nil(t, read().Deployed)
+	require.JSONEq(t, `{"vm":{}}`, string(read().Configuration))
+
+	var listed []deployment.Deployment
+	require.NoError(t, s.Deployments(t.Context(), []string{"d"}, func(d deployment.Deployment) error {
+		listed = append(listed, d)
+		return nil
+	}))
+	require.Equal(t, []deployment.Deployment{read()}, listed)
+}
+
+func TestSnapshotsStay(t *testing.T) {
+	s := database(t)
+	method := "appliance"
+	pinned := deployment.SourceSnapshot{
+		StorePath: "/nix/store/pinned", Schema: json.RawMessage(`{"title":"pinned"}`), Method: &method, Methods: []string{},
+		Renames: json.RawMessage(`{}`), Deployer: "/d",
+	}
+	require.NoError(t, s.UseSnapshot(t.Context(), pinned))
+	source, err := s.Source(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, deployment.Source{Snapshot: pinned.StorePath, Schema: pinned.Schema, Method: &method, Methods: []string{}, Renames: pinned.Renames}, source)
+	got, err := s.SourceSnapshot(t.Context(), pinned.StorePath)
+	require.NoError(t, err)
+	require.Equal(t, pinned, got)
+	got, err = s.SourceSnapshot(t.Context(), snapshot)
+	require.NoError(t, err)
+	require.Nil(t, got.Method)
+	require.Equal(t, []string{"vm"}, got.Methods)
+	_, err = s.SourceSnapshot(t.Context(), "/nix/store/unknown")
+	require.ErrorIs(t, err, deployment.ErrUnknown)
+}
+
 func TestListKeepsTheOrderAsked(t *testing.T) {
 	s := database(t)
 	for i := range 20 {

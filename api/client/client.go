@@ -112,6 +112,8 @@ type Previewed struct {
 	// SecretsSet has the names of the secrets that the configuration itself
 	// gives, by application.
 	SecretsSet map[string][]string `json:"secretsSet"`
+	// Instances are those that the deployment would have.
+	Instances []deployment.Instance `json:"instances"`
 }
 
 // Destroyed says which build a destroy became.

@@ -224,7 +224,7 @@ func runAPI(ctx context.Context, group *errgroup.Group, cfg config.Config, db *s
 	handler, err := api.NewHandler(ctx, api.Config{
 		Sealer: sealer, Reader: db, Callbacks: db, Listener: listener, Workflows: api.NewTemporal(temporal),
 		Verifier: verifier, Origins: cfg.Origins, TicketKey: key, Log: log, Registerer: registry,
-		EvaluateTimeout: cfg.NixTimeout + time.Minute,
+		TrustedProxies: cfg.TrustedProxies, EvaluateTimeout: cfg.NixTimeout + time.Minute,
 	})
 	if err != nil {
 		return err

@@ -24,6 +24,7 @@ type Store struct {
 	waiting     map[string]map[chan struct{}]struct{}
 	names       map[string]deployment.Names
 	source      deployment.Source
+	snapshots   map[string]deployment.SourceSnapshot
 	fail        error
 	failBehind  int
 	reads       map[string]int
@@ -64,6 +65,7 @@ func New() *Store {
 		deployments: map[string]*record{},
 		waiting:     map[string]map[chan struct{}]struct{}{},
 		names:       map[string]deployment.Names{},
+		snapshots:   map[string]deployment.SourceSnapshot{},
 		reads:       map[string]int{},
 	}
 }
@@ -89,11 +91,14 @@ func (s *Store) Reads(method string) int {
 	return s.reads[method]
 }
 
-// SetSource sets the module source.
+// SetSource sets the module source. Its snapshot stays when another one comes.
 func (s *Store) SetSource(source deployment.Source) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.source = source
+	s.snapshots[source.Snapshot] = deployment.SourceSnapshot{
+		StorePath: source.Snapshot, Schema: source.Schema, Method: source.Method, Methods: source.Methods, Renames: source.Renames,
+	}
 	for _, r := range s.deployments {
 		for _, b := range r.builds {
 			b.Older = b.snapshot != source.Snapshot
@@ -278,7 +283,10 @@ func (r *record) deployment(id string) deployment.Deployment {
 	for _, b := range r.builds {
 		shown := b.Build
 		if b.Configuration != nil {
-			d.Configuration, d.Nodes, d.Older = b.Configuration, b.Nodes, b.Older
+			d.Configuration, d.Nodes, d.Older, d.Snapshot = b.Configuration, b.Nodes, b.Older, b.snapshot
+		}
+		if d.Live != nil && b.Number == *d.Live {
+			d.Deployed = &deployment.Recorded{Configuration: b.Configuration, Snapshot: b.snapshot}
 		}
 		shown.Configuration = nil
 		d.LatestBuild = &shown
@@ -475,6 +483,21 @@ func (s *Store) Names(_ context.Context, key string) (deployment.Names, error) {
 		return names, deployment.ErrUnknown
 	}
 	return names, nil
+}
+
+// SourceSnapshot gives one that SetSource set, now or before.
+func (s *Store) SourceSnapshot(_ context.Context, storePath string) (deployment.SourceSnapshot, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reads["SourceSnapshot"]++
+	if s.fail != nil && s.failBehind == 0 {
+		return deployment.SourceSnapshot{}, s.fail
+	}
+	snapshot, ok := s.snapshots[storePath]
+	if !ok {
+		return snapshot, deployment.ErrUnknown
+	}
+	return snapshot, nil
 }
 
 // Source gives what SetSource set.

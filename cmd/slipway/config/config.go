@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"runtime"
 	"slices"
 	"strconv"
@@ -27,6 +28,7 @@ type Config struct {
 	HealthListen    string
 	TrustedIssuers  []auth.Issuer
 	Origins         origin.List
+	TrustedProxies  []netip.Prefix
 	Source          string
 	SourceEntry     string
 	StateDir        string
@@ -121,6 +123,9 @@ func Settings() []Setting {
 				c.Origins, err = origin.ParseList(v)
 				return err
 			}},
+		{Env: "SLIPWAY_TRUSTED_PROXIES",
+			Help: "networks of proxies whose X-Forwarded-For is believed, as CIDRs separated by commas; empty: none is",
+			set:  setProxies},
 		{Env: "SLIPWAY_SOURCE",
 			Help: "module source: a folder, or git+https://…?rev=<commit>",
 			set:  text(func(c *Config) *string { return &c.Source })},
@@ -383,6 +388,17 @@ func names(field func(*Config) *[]string) func(*Config, string) error {
 		}
 		return nil
 	}
+}
+
+func setProxies(c *Config, v string) error {
+	for text := range strings.SplitSeq(v, ",") {
+		network, err := netip.ParsePrefix(strings.TrimSpace(text))
+		if err != nil || network.Addr().Is4In6() {
+			return errors.New("is not a list of networks such as 10.0.0.0/8 or fd00::/8, separated by commas")
+		}
+		c.TrustedProxies = append(c.TrustedProxies, network)
+	}
+	return nil
 }
 
 func setIssuers(c *Config, v string) error {

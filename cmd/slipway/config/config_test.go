@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ func TestFlagsOverEnvironmentOverDefaults(t *testing.T) {
 		"SLIPWAY_NIX_TIMEOUT=7s", "SLIPWAY_NIX_MEMORY=512MiB", "SLIPWAY_DATABASE_URL=postgres://u:hunter2@h/d", "HOME=/",
 		`SLIPWAY_TRUSTED_ISSUERS=[{"issuer":"i","audience":"a","jwksFile":"/f"}]`, "SLIPWAY_DEPLOYER_ENV=A, B",
 		"SLIPWAY_CORS_ORIGINS=https://panel.example, http://localhost:3000",
+		"SLIPWAY_TRUSTED_PROXIES=10.0.0.0/8, fd00::/8",
 	}, flags)
 	require.NoError(t, err)
 	require.Equal(t, 5*time.Second, c.NixTimeout)
@@ -27,6 +29,7 @@ func TestFlagsOverEnvironmentOverDefaults(t *testing.T) {
 	require.Equal(t, []string{"A", "B"}, c.DeployerEnv)
 	require.Len(t, c.TrustedIssuers, 1)
 	require.True(t, c.Origins.Allows("https://panel.example") && c.Origins.Allows("http://localhost:3000"))
+	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}, c.TrustedProxies)
 	from := map[string]string{}
 	for _, v := range values {
 		require.NotContains(t, v.Shown(), "hunter2")
@@ -56,10 +59,12 @@ func TestBadValuesAreAllNamed(t *testing.T) {
 		"SLIPWAY_NIX_SLOT=2", "SLIPWAY_NIX_SLOTS=0", "SLIPWAY_NIX_TIMEOUT=soon", "SLIPWAY_NIX_MEMORY=lots", "SLIPWAY_LISTEN=8082",
 		"SLIPWAY_TRUSTED_ISSUERS={}", "SLIPWAY_LOG_LEVEL=loud", "SLIPWAY_DEPLOYER_ENV=SLIPWAY_TOKEN", "SLIPWAY_TOKEN=of-a-client",
 		"SLIPWAY_CORS_ORIGINS=https://panel.example,https://*.example",
+		"SLIPWAY_TRUSTED_PROXIES=10.0.0.0/8,proxy.example",
 	}, nil)
 	for _, want := range []string{
 		"SLIPWAY_NIX_SLOT: there is no such setting", "SLIPWAY_NIX_SLOTS (0, from environment): is not a whole number",
 		"SLIPWAY_NIX_TIMEOUT (soon", "SLIPWAY_NIX_MEMORY (lots", "SLIPWAY_LISTEN (8082", "SLIPWAY_TRUSTED_ISSUERS ({}",
+		"SLIPWAY_TRUSTED_PROXIES (10.0.0.0/8,proxy.example, from environment): is not a list of networks",
 		"SLIPWAY_LOG_LEVEL (loud", "is not handed on",
 		`the entry "https://*.example" has a wildcard`,
 	} {

@@ -59,6 +59,14 @@ func TestShow(t *testing.T) {
 state       building
 since       2026-01-02 03:04:05Z \([^)]+\)
 reason      build 3 waits for build 2
+domain      example\.org
+method      fleet
+
+INSTANCE            DEPLOYED +SUBMITTED
+application backup  no page +no page
+application forum   https://old\.example\.org +https://forum\.example\.org
+component status    - +https://status\.example\.org
+application wiki    https://wiki\.example\.org +-
 
 NODE  NAMES
 web   a.example.org, b.example.org
@@ -86,7 +94,7 @@ $`, out)
 
 func TestPreview(t *testing.T) {
 	f := newFake(t).on("POST /deployments/example/preview", reply(200,
-		`{"nodes":[{"name":"web","names":["a.example.org"]}],"disabledApplications":["wiki","backup"],"secretsSet":{"forum":["smtp.password","key"]}}`))
+		`{"nodes":[{"name":"web","names":["a.example.org"]}],"disabledApplications":["wiki","backup"],"secretsSet":{"forum":["smtp.password","key"]},"instances":[{"name":"forum","title":"Forum","kind":"application","domains":["forum.example.org"],"url":"https://forum.example.org","sections":["forum"]},{"name":"backup","title":"Backup","kind":"application","domains":[],"url":null,"sections":["backup"]}]}`))
 	file := filepath.Join(t.TempDir(), "c.json")
 	require.NoError(t, os.WriteFile(file, []byte(`{ "n": 1.0 }`), 0o600))
 	out, _, err := f.run(t, "preview", "example", "-f", file)
@@ -94,13 +102,17 @@ func TestPreview(t *testing.T) {
 	require.Equal(t, `example is accepted: 1 node
 NODE  NAMES
 web   a.example.org
+
+INSTANCE            URL
+application forum   https://forum.example.org
+application backup  no page
 disabled applications: wiki, backup
 secrets in the configuration: forum.smtp.password, forum.key
 `, out)
 	require.Equal(t, []string{`{"configuration":{ "n": 1.0 }}`}, f.bodies)
 	out, _, err = f.run(t, "preview", "example", "-f", file, "-o", "json")
 	require.NoError(t, err)
-	require.JSONEq(t, `{"nodes":[{"name":"web","names":["a.example.org"]}],"disabledApplications":["wiki","backup"],"secretsSet":{"forum":["smtp.password","key"]}}`, out)
+	require.JSONEq(t, `{"nodes":[{"name":"web","names":["a.example.org"]}],"disabledApplications":["wiki","backup"],"secretsSet":{"forum":["smtp.password","key"]},"instances":[{"name":"forum","title":"Forum","kind":"application","domains":["forum.example.org"],"url":"https://forum.example.org","sections":["forum"]},{"name":"backup","title":"Backup","kind":"application","domains":[],"url":null,"sections":["backup"]}]}`, out)
 }
 
 func TestSubmitWithoutFollow(t *testing.T) {
@@ -324,7 +336,8 @@ func TestHostileTextDoesNotReachTheTerminal(t *testing.T) {
 	quoted, err := json.Marshal(hostile)
 	require.NoError(t, err)
 	h := string(quoted)
-	d := `{"deploymentId":` + h + `,"state":` + h + `,"reason":` + h + `,` + since + `,"nodes":[{"name":` + h + `,"names":[` + h + `]}],"latestBuild":` + strings.ReplaceAll(build(1, "failed", "@"), `"@"`, h) + `,"configuration":{"a":` + h + `}}`
+	instances := `[{"name":` + h + `,"title":` + h + `,"kind":` + h + `,"domains":[` + h + `],"url":` + h + `,"sections":[` + h + `]}]`
+	d := `{"domain":` + h + `,"method":` + h + `,"instances":{"submitted":` + instances + `,"deployed":` + instances + `},"deploymentId":` + h + `,"state":` + h + `,"reason":` + h + `,` + since + `,"nodes":[{"name":` + h + `,"names":[` + h + `]}],"latestBuild":` + strings.ReplaceAll(build(1, "failed", "@"), `"@"`, h) + `,"configuration":{"a":` + h + `}}`
 	b := strings.ReplaceAll(build(1, "failed", "@"), `"@"`, h)
 	f := newFake(t).
 		on("GET /deployments", reply(200, `{"deployments":[`+d+`]}`)).
@@ -333,7 +346,7 @@ func TestHostileTextDoesNotReachTheTerminal(t *testing.T) {
 		on("GET /deployments/example/builds/1", reply(200, b)).
 		on("GET /deployments/example/builds/1/log", serveLog(hostile+"\n"+hostile)).
 		on("PUT /deployments/example", reply(202, `{"deploymentId":`+h+`,"build":1,"evaluation":`+h+`,"nodes":[{"name":`+h+`,"names":[`+h+`]}]}`)).
-		on("POST /deployments/example/preview", reply(200, `{"nodes":[],"disabledApplications":[`+h+`],"secretsSet":{`+h+`:[`+h+`]}}`)).
+		on("POST /deployments/example/preview", reply(200, `{"nodes":[],"disabledApplications":[`+h+`],"secretsSet":{`+h+`:[`+h+`]},"instances":`+instances+`}`)).
 		on("POST /deployments/example/builds/1/cancel", reply(409, `{"error":`+h+`,"message":`+h+`,"requestId":`+h+`,"details":[{"path":`+h+`,"message":`+h+`}]}`)).
 		on("GET /deployments/example/events", stream(true, sse("1.1.0", "snapshot", d))).
 		on("GET /sbom-list/example", reply(200, `{"nodes":[{"node":`+h+`,"status":`+h+`,"reason":`+h+`},{"node":"b","status":"ready","specVersion":`+h+`}]}`)).

@@ -134,7 +134,16 @@ func build(number int, status, reason string) string {
 }
 
 func deploymentJSON(state, reason, latest string) string {
-	return fmt.Sprintf(`{"deploymentId":"example","state":%q,"reason":%q,%s,"live":null,"nodes":[{"name":"web","names":["a.example.org","b.example.org"]}],"latestBuild":%s,"configuration":{"fleet":{}}}`,
+	instance := func(kind, name, host string) string {
+		if host == "" {
+			return fmt.Sprintf(`{"name":%q,"title":"T","kind":%q,"domains":[],"url":null,"sections":[]}`, name, kind)
+		}
+		return fmt.Sprintf(`{"name":%q,"title":"T","kind":%q,"domains":[%q],"url":%q,"sections":[]}`, name, kind, host, "https://"+host)
+	}
+	submitted := instance("application", "backup", "") + "," + instance("application", "forum", "forum.example.org") + "," + instance("component", "status", "status.example.org")
+	deployed := instance("application", "backup", "") + "," + instance("application", "forum", "old.example.org") + "," + instance("application", "wiki", "wiki.example.org")
+	facts := `"domain":"example.org","method":"fleet","instances":{"submitted":[` + submitted + `],"deployed":[` + deployed + `]}`
+	return fmt.Sprintf(`{"deploymentId":"example","state":%q,"reason":%q,%s,"live":null,`+facts+`,"nodes":[{"name":"web","names":["a.example.org","b.example.org"]}],"latestBuild":%s,"configuration":{"fleet":{}}}`,
 		state, reason, since, latest)
 }
 

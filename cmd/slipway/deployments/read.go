@@ -82,9 +82,12 @@ func (c *cli) show() *cobra.Command {
 	var builds int
 	cmd := &cobra.Command{
 		Use:   "show <id>",
-		Short: "Show a deployment, its nodes and its builds",
-		Long: `Show the state of a deployment, its nodes with their DNS names, and its newest
-builds.
+		Short: "Show a deployment, what it serves, its nodes and its builds",
+		Long: `Show the state of a deployment, the instances that it serves with their URLs,
+its nodes with their DNS names, and its newest builds.
+
+DEPLOYED is where an instance answers now, by the last build that succeeded;
+SUBMITTED is where it will by the last submit.
 
 LIVE is the build whose infrastructure is up; a deploy that fails over a live
 one leaves the older number there. With -o json the configuration of the last
@@ -133,6 +136,13 @@ func (c *console) deployment(d deployment.Deployment, history []deployment.Build
 	if d.Live != nil {
 		c.line("live        build %d", *d.Live)
 	}
+	if d.Domain != nil {
+		c.line("domain      %s", cell(*d.Domain))
+	}
+	if d.Method != nil {
+		c.line("method      %s", cell(*d.Method))
+	}
+	c.instances(d.Instances)
 	if len(d.Nodes) > 0 {
 		c.line("")
 		c.nodes(d.Nodes)
@@ -163,6 +173,42 @@ func reason(b deployment.Build) string {
 		text = b.Reason + "; " + text
 	}
 	return text
+}
+
+// instances shows what is deployed and what was submitted last, one a line.
+func (c *console) instances(all deployment.Instances) {
+	type row struct{ instance, deployed, submitted string }
+	var rows []row
+	add := func(i deployment.Instance, set func(r *row, page string)) {
+		name := string(i.Kind) + " " + i.Name
+		at := slices.IndexFunc(rows, func(r row) bool { return r.instance == name })
+		if at < 0 {
+			at, rows = len(rows), append(rows, row{instance: name})
+		}
+		set(&rows[at], page(i))
+	}
+	for _, i := range all.Submitted {
+		add(i, func(r *row, page string) { r.submitted = page })
+	}
+	for _, i := range all.Deployed {
+		add(i, func(r *row, page string) { r.deployed = page })
+	}
+	if len(rows) == 0 {
+		return
+	}
+	cells := make([][]string, len(rows))
+	for i, r := range rows {
+		cells[i] = []string{cell(r.instance), r.deployed, r.submitted}
+	}
+	c.line("")
+	c.table([]string{"INSTANCE", "DEPLOYED", "SUBMITTED"}, cells)
+}
+
+func page(i deployment.Instance) string {
+	if i.URL == nil {
+		return "no page"
+	}
+	return cell(*i.URL)
 }
 
 // took is how long a build ran.
@@ -206,6 +252,14 @@ says that it is not available (exit code 5), and when to try again.`,
 				}
 				out.line("%s is accepted: %s", args[0], count(len(p.Nodes), "node"))
 				out.nodes(p.Nodes)
+				if len(p.Instances) > 0 {
+					rows := make([][]string, len(p.Instances))
+					for i, instance := range p.Instances {
+						rows[i] = []string{cell(string(instance.Kind) + " " + instance.Name), page(instance)}
+					}
+					out.line("")
+					out.table([]string{"INSTANCE", "URL"}, rows)
+				}
 				if len(p.DisabledApplications) > 0 {
 					out.line("disabled applications: %s", cell(strings.Join(p.DisabledApplications, ", ")))
 				}
