@@ -176,7 +176,8 @@ func TestList(t *testing.T) {
 		INSERT INTO builds (deployment_id, number, action, status, workflow_id, request, evaluation, configuration,
 		                    configuration_hash, snapshot, nodes, started_at, finished_at)
 		SELECT 'list-' || i, n, 'deploy', 'succeeded', 'w', n::text, 'evaluated',
-		       '{"test":{"domain":"example.org","note":"' || repeat('x', 500) || '"}}', '\x00', '/nix/store/x',
+		       '{"test":{"domain":"example.org","applications":{"forum":{},"wiki":{}},"note":"' || repeat('x', 500) || '"}}',
+		       '\x00', (SELECT store_path FROM source),
 		       '[{"name":"web","names":["example.org"]}]', now(), now()
 		FROM generate_series(1, 10000) i, generate_series(1, 3) n;
 		ANALYZE deployments, builds;`)
@@ -204,6 +205,7 @@ func TestList(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, http.StatusOK, response.StatusCode)
 		require.Equal(t, 1000, strings.Count(string(text), `"deploymentId"`))
+		require.Equal(t, 4000, strings.Count(string(text), `"kind":"application"`), "with what they serve")
 	}
 	median(t, 5, bare)
 	median(t, 5, list)

@@ -104,7 +104,8 @@ func TestCommandSubmitsAndDestroys(t *testing.T) {
 
 	r = cli(t, "show", id)
 	require.Equal(t, 0, r.code, r.err)
-	inOrder(t, r.out, `deployment +cli`, `state +active`, `since +.* ago\)|since +.*\(now\)`, `live +build 1`, ``,
+	inOrder(t, r.out, `deployment +cli`, `state +active`, `since +.* ago\)|since +.*\(now\)`, `live +build 1`,
+		`domain +example\.org`, `method +test`, ``,
 		`NODE +NAMES`, `web +example\.org`, ``, `BUILD +ACTION +STATUS +CREATED +TOOK +REASON`, `1 +deploy +succeeded +.*`)
 
 	r = cli(t, "list", id, "cli-unknown")
@@ -262,7 +263,7 @@ func TestCommandWritesJSON(t *testing.T) {
 	path := file(t, configuration(`"deploy":"lines-2"`))
 	r := cli(t, "preview", id, "-f", path, "-o", "json")
 	require.Equal(t, 0, r.code, r.err)
-	require.JSONEq(t, `{"nodes":[{"name":"web","names":["example.org"]}],"disabledApplications":[],"secretsSet":{}}`, r.out)
+	require.JSONEq(t, `{"nodes":[{"name":"web","names":["example.org"]}],"disabledApplications":[],"secretsSet":{},"instances":[]}`, r.out)
 	r = cli(t, "preview", id, "-f", path)
 	require.Equal(t, 0, r.code, r.err)
 	inOrder(t, r.out, `cli-json is accepted: 1 node`, `NODE +NAMES`, `web +example\.org`)

@@ -303,7 +303,7 @@ func TestPreviewStoresNothing(t *testing.T) {
 	const id = "previewed"
 	a := slipway.preview(t, id, body(configuration("")))
 	require.Equal(t, http.StatusOK, a.Status, a.Body)
-	require.JSONEq(t, `{"nodes":[{"name":"web","names":["example.org"]}],"disabledApplications":[],"secretsSet":{}}`, a.Body)
+	require.JSONEq(t, `{"nodes":[{"name":"web","names":["example.org"]}],"disabledApplications":[],"secretsSet":{},"instances":[]}`, a.Body)
 	slipway.nothingStored(t, id)
 	require.Empty(t, slipway.record(t, id))
 

@@ -216,7 +216,7 @@ func (s *source) oneSlot(t *testing.T) {
 	s.noRows(t, id)
 
 	require.Equal(t, http.StatusOK, s.preview(t, id, known).Status, "what is known needs no slot")
-	submitted, err := s.api(t).Submit(t.Context(), id, configuration(`"note":"skips"`), "")
+	submitted, err := s.api(t).Submit(t.Context(), id, configuration(`"note":"skips","applications":{"wiki":{}}`), "")
 	require.NoError(t, err)
 	require.Equal(t, deployment.EvaluationSkipped, submitted.Evaluation)
 	require.Empty(t, submitted.Nodes)
@@ -228,6 +228,9 @@ func (s *source) oneSlot(t *testing.T) {
 	d := s.settled(t, id)
 	require.Equal(t, deployment.StateActive, d.State, d.Reason)
 	require.Equal(t, deployment.EvaluationSkipped, d.LatestBuild.Evaluation)
+	// What it serves needs no evaluation to be known.
+	require.Equal(t, "example.org", *d.Domain)
+	require.Equal(t, "wiki", d.Instances.Deployed[0].Name)
 
 	a := stuck()
 	require.Equal(t, "0", s.metric(t, stand.Worker, "slipway_nix_slots_in_use"), "the slot is free at once")
@@ -346,7 +349,7 @@ func (s *source) anotherSchema(t *testing.T) {
 	s.nothingStored(t, id)
 	a := s.preview(t, id, body(json.RawMessage(`{"two":{"required":null}}`)))
 	require.Equal(t, http.StatusOK, a.Status, a.Body)
-	require.JSONEq(t, `{"nodes":[],"disabledApplications":["one"],"secretsSet":{}}`, a.Body)
+	require.JSONEq(t, `{"nodes":[],"disabledApplications":["one"],"secretsSet":{},"instances":[]}`, a.Body)
 }
 
 // gone: without the source, also for a worker that never saw it, what is up is
