@@ -4,6 +4,8 @@
 //   - schema/wire: what crosses Temporal. Names of workflows, updates and
 //     attributes, builders of workflow IDs, message structs, error types.
 //   - schema/deployment: the deployment and its builds as the API shows them.
+//   - schema/origin: which front-ends may call from browsers and are called
+//     back, and at which addresses.
 //   - schema/configuration: reading, splitting and checking a configuration.
 //   - schema/lease: leases on a failover group: the record, what a state of the
 //     group allows, what a request comes to.

@@ -41,6 +41,7 @@ func kinds() []kind {
 		{"submit-superseded", wire.WorkflowSubmit, "Completed", "superseded", "", false},
 		{"submit-refused", wire.WorkflowSubmit, "Completed", "refused", "", false},
 		{"destroy-succeeded", wire.WorkflowDestroy, "Completed", "succeeded", "Destroy", false},
+		{"destroy-called-back", wire.WorkflowDestroy, "Completed", "succeeded", "CallBack", false},
 		{"destroy-idle", wire.WorkflowDestroy, "Completed", "idle", "", false},
 		{"destroy-joined", wire.WorkflowDestroy, "Completed", "joined", "", false},
 		{"preview", wire.WorkflowPreview, "Completed", "", "", false},

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"time"
@@ -22,10 +24,12 @@ type player struct {
 	*stand.Stand
 	api      *client.Client
 	temporal temporalclient.Client
+	// frontEnd is the URL of a front-end that is called back.
+	frontEnd string
 }
 
 func (p player) play(ctx context.Context) error {
-	for _, act := range []func(context.Context) error{p.succeed, p.refuse, p.fail, p.cancel, p.cancelByOperator} {
+	for _, act := range []func(context.Context) error{p.callBack, p.succeed, p.refuse, p.fail, p.cancel, p.cancelByOperator} {
 		if err := act(ctx); err != nil {
 			return err
 		}
@@ -61,6 +65,18 @@ func (p player) succeed(ctx context.Context) error {
 	}
 	_, err := p.api.Destroy(ctx, id)
 	return err
+}
+
+// callBack hauls out and has a front-end told.
+func (p player) callBack(ctx context.Context) error {
+	const id = "called-back"
+	if err := p.submit(ctx, id, "quick", 1, deployment.StatusSucceeded); err != nil {
+		return err
+	}
+	if _, err := p.api.DestroyAndCallBack(ctx, id, p.frontEnd, "token"); err != nil {
+		return err
+	}
+	return p.await(ctx, id, 2, deployment.StatusSucceeded)
 }
 
 func (p player) refuse(ctx context.Context) error {
@@ -148,7 +164,11 @@ func record(ctx context.Context, save func(address string) error) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, kubernetes.Close()) }()
-	s, err := stand.New(stand.Options{Kube: kubernetes, Env: []string{"SLIPWAY_DEPLOYER_GRACE=1s"}})
+	frontEnd := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	defer frontEnd.Close()
+	s, err := stand.New(stand.Options{Kube: kubernetes, Env: []string{
+		"SLIPWAY_DEPLOYER_GRACE=1s", "SLIPWAY_CORS_ORIGINS=" + frontEnd.URL,
+	}})
 	if err != nil {
 		return err
 	}
@@ -162,7 +182,7 @@ func record(ctx context.Context, save func(address string) error) (err error) {
 		return err
 	}
 	defer temporal.Close()
-	if err := (player{s, api, temporal}).play(ctx); err != nil {
+	if err := (player{s, api, temporal, frontEnd.URL}).play(ctx); err != nil {
 		return fmt.Errorf("%w\n%s", err, s.Logs())
 	}
 	if err := playLeases(ctx, s, kubernetes, temporal); err != nil {
