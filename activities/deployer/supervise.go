@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -68,6 +69,10 @@ const (
 	eventFailed     event = "failed"      // nothing ran
 )
 
+// SupervisorMemory is the soft limit, in bytes, of the memory that the Go runtime
+// of a supervisor uses: the largest SBOM, what reading it takes, and little more.
+const SupervisorMemory = 140 << 20
+
 // Open opens the database of a preparation. A database that is away is no
 // error: it is tried again with each call of the Journal. close is called when
 // the supervisor is done.
@@ -89,6 +94,7 @@ func Supervise(ctx context.Context, in io.Reader, out io.Writer, open Open) erro
 	if err := unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("close descriptors on exec: %w", err)
 	}
+	debug.SetMemoryLimit(SupervisorMemory)
 	w := listen(ctx)
 	defer w.stop()
 

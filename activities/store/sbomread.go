@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -252,15 +253,17 @@ func (c *components) next(ctx context.Context) ([]byte, error) {
 	return c.texts[span[0]:span[1]], nil
 }
 
+// keep takes rows of an id and a text. They are not scanned: there are many, and
+// the text need not be copied twice.
 func (c *components) keep(rows pgx.Rows) error {
-	var id int64
-	var text pgtype.DriverBytes // not copied
-	_, err := pgx.ForEachRow(rows, []any{&id, &text}, func() error {
-		c.at[id] = [2]int{len(c.texts), len(c.texts) + len(text)}
-		c.texts = append(c.texts, text...)
-		return nil
-	})
-	return err
+	defer rows.Close()
+	for rows.Next() {
+		row := rows.RawValues()
+		id := int64(binary.BigEndian.Uint64(row[0]))
+		c.at[id] = [2]int{len(c.texts), len(c.texts) + len(row[1])}
+		c.texts = append(c.texts, row[1]...)
+	}
+	return rows.Err()
 }
 
 // SBOMDiff compares the SBOM of a node with the earlier one: their top-level

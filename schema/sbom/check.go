@@ -49,6 +49,9 @@ type Reader struct{ accepted map[Hash]struct{} }
 // NewReader makes a Reader.
 func NewReader() *Reader { return &Reader{accepted: map[Hash]struct{}{}} }
 
+// maxAccepted is about how many components a Reader remembers.
+const maxAccepted = 100_000
+
 // maxReason bounds what a reason quotes, in bytes.
 const maxReason = 300
 
@@ -69,7 +72,10 @@ func (r *Reader) Read(text []byte) (*Document, error) {
 	if err := r.decode(d); err != nil {
 		return nil, fmt.Errorf("%w: %s", ErrNotCycloneDX, err)
 	}
-	for _, hash := range d.Hashes {
+	if len(r.accepted) > maxAccepted {
+		clear(r.accepted)
+	}
+	for _, hash := range d.Hashes[:min(len(d.Hashes), maxAccepted)] {
 		r.accepted[hash] = struct{}{}
 	}
 	return d, nil

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"testing"
@@ -21,6 +22,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"slipway.dev/slipway/activities/deployer"
 	"slipway.dev/slipway/activities/store"
 	"slipway.dev/slipway/schema/deployment"
 	"slipway.dev/slipway/schema/sbom"
@@ -270,6 +272,7 @@ func runSBOMTask(task string) int {
 			}
 			return err
 		}
+		debug.SetMemoryLimit(deployer.SupervisorMemory) // as a supervisor does, which stores
 		text, err := os.ReadFile(os.Getenv(sbomFile))
 		if err != nil {
 			return err
