@@ -48,6 +48,9 @@ func (a *api) handle(access access, limit time.Duration, h handler) http.Handler
 	}
 }
 
+// anybody is the access to what is public. A token is not looked at.
+func anybody(*http.Request) (caller, error) { return caller{}, nil }
+
 // token is the access by a bearer token with a scope.
 func (a *api) token(scope string) access {
 	return func(r *http.Request) (caller, error) {

@@ -50,6 +50,9 @@ type Config struct {
 	// EvaluateTimeout bounds a submit and a preview, and is longer than an
 	// evaluation may take; and a list, whose answer may be long; 2 minutes.
 	EvaluateTimeout time.Duration
+	// ImportTimeout bounds an import, which also evaluates the systems of all
+	// nodes; 12 minutes.
+	ImportTimeout time.Duration
 	// BodyTimeout is how long a client may take to send a body; 30 s.
 	BodyTimeout time.Duration
 	// WriteTimeout bounds each write of a stream; a client that takes longer
@@ -68,6 +71,7 @@ type api struct {
 	hub     *channel.Hub
 	schemas schemas
 	limits  *limiter
+	served  served
 	metrics metrics
 	// large is the memory that documents may take while they are served.
 	large  *semaphore.Weighted
@@ -98,6 +102,7 @@ func newAPI(ctx context.Context, c Config) (*api, error) {
 	}{
 		{&c.Timeout, 15 * time.Second},
 		{&c.EvaluateTimeout, 2 * time.Minute},
+		{&c.ImportTimeout, 12 * time.Minute},
 		{&c.BodyTimeout, 30 * time.Second},
 		{&c.WriteTimeout, 10 * time.Second},
 		{&c.Ping, 15 * time.Second},
@@ -145,6 +150,7 @@ func (a *api) routes(ctx context.Context) chi.Router {
 	r.Get("/deployments/{id}", a.handle(read, a.Timeout, a.show))
 	r.Delete("/deployments/{id}", a.handle(write, a.Timeout, a.destroy))
 	r.Post("/deployments/{id}/preview", a.handle(write, a.EvaluateTimeout, a.preview))
+	r.Post("/deployments/{id}/import", a.handle(write, a.ImportTimeout, a.importDeployment))
 	r.Get("/deployments/{id}/builds", a.handle(read, a.Timeout, a.builds))
 	r.Get("/deployments/{id}/builds/{n}", a.handle(read, a.Timeout, a.build))
 	r.Get("/deployments/{id}/builds/{n}/log", a.handle(read, noLimit, a.log(ctx)))
@@ -160,6 +166,7 @@ func (a *api) routes(ctx context.Context) chi.Router {
 	r.Post("/application-paths", a.handle(a.anyone, a.Timeout, a.applicationPaths))
 	r.Post("/sections", a.handle(a.anyone, a.Timeout, a.sections))
 
+	r.Get("/schema", a.handle(anybody, a.Timeout, a.schema))
 	r.Get("/openapi.yaml", a.openAPI())
 	r.Get("/docs", a.docs)
 	r.Get("/docs/{asset}", a.docsAsset)

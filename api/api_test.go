@@ -59,7 +59,7 @@ func TestTheContractHasTheCodesAndNoOthers(t *testing.T) {
 		c := code(value.(string))
 		require.Equal(t, c == codeInternalError, c.status() == http.StatusInternalServerError, c)
 	}
-	require.Len(t, contract.Components.Schemas["Error"].Value.Properties["error"].Value.Enum, 18)
+	require.Len(t, contract.Components.Schemas["Error"].Value.Properties["error"].Value.Enum, 19)
 }
 
 func TestSubmit(t *testing.T) {

@@ -67,8 +67,11 @@ type workflows struct {
 	submits  []wire.SubmitRequest
 	requests []string
 	previews []wire.PreviewInput
+	imports  []wire.ImportRequest
 	commits  []wire.CommitRequest
-	destroys []wire.DestroyInput
+	// The workflows that secrets were brought to.
+	committed []string
+	destroys  []wire.DestroyInput
 	// Whether a submit is ready for its secrets before it is recorded.
 	ready bool
 	// Whether a callback comes too late.
@@ -125,9 +128,19 @@ func (w *workflows) record(id string, submit wire.SubmitRequest) (wire.SubmitAns
 	return wire.SubmitAnswer{Build: n, Evaluation: deployment.EvaluationEvaluated}, nil
 }
 
-func (w *workflows) Commit(ctx context.Context, id, request string, commit wire.CommitRequest) (wire.SubmitAnswer, error) {
+func (w *workflows) Import(ctx context.Context, id, request string, imported wire.ImportRequest) (wire.SubmitAnswer, error) {
 	w.mu.Lock()
-	w.commits = append(w.commits, commit)
+	w.imports = append(w.imports, imported)
+	w.mu.Unlock()
+	if imported.Deploy {
+		return w.Submit(ctx, id, request, imported.SubmitRequest)
+	}
+	return wire.SubmitAnswer{Evaluation: deployment.EvaluationEvaluated}, w.call(ctx)
+}
+
+func (w *workflows) Commit(ctx context.Context, workflowID string, commit wire.CommitRequest) (wire.SubmitAnswer, error) {
+	w.mu.Lock()
+	w.commits, w.committed = append(w.commits, commit), append(w.committed, workflowID)
 	last := w.submits[len(w.submits)-1]
 	w.mu.Unlock()
 	if commit.Wrapped == "" {
@@ -136,7 +149,7 @@ func (w *workflows) Commit(ctx context.Context, id, request string, commit wire.
 	if err := w.call(ctx); err != nil {
 		return wire.SubmitAnswer{}, err
 	}
-	return w.record(id, last)
+	return w.record(strings.Split(workflowID, "/")[1], last)
 }
 
 func (w *workflows) Destroy(ctx context.Context, destroy wire.DestroyInput) (wire.DestroyAnswer, error) {

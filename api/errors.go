@@ -35,6 +35,7 @@ const (
 	codeIdempotencyConflict  code = "idempotency_conflict"
 	codeBuildEnded           code = "build_ended"
 	codeSubmitInProgress     code = "submit_in_progress"
+	codeAlreadyExists        code = "already_exists"
 	codeRequestTooLarge      code = "request_too_large"
 	codeUnsupportedMediaType code = "unsupported_media_type"
 	codeTooManyRequests      code = "too_many_requests"
@@ -55,7 +56,7 @@ func (c code) status() int {
 		return http.StatusNotFound
 	case codeMethodNotAllowed:
 		return http.StatusMethodNotAllowed
-	case codeIdempotencyConflict, codeBuildEnded, codeSubmitInProgress:
+	case codeIdempotencyConflict, codeBuildEnded, codeSubmitInProgress, codeAlreadyExists:
 		return http.StatusConflict
 	case codeRequestTooLarge:
 		return http.StatusRequestEntityTooLarge
@@ -82,6 +83,8 @@ func codeOf(errorType string) code {
 		return codeIdempotencyConflict
 	case wire.ErrorUnknownDeployment:
 		return codeUnknownDeployment
+	case wire.ErrorAlreadyExists:
+		return codeAlreadyExists
 	case wire.ErrorSubmitInProgress:
 		return codeSubmitInProgress
 	case wire.ErrorUnavailable, wire.ErrorSourceFailed, wire.ErrorFenceHeld, wire.ErrorSecretsSpent, updates.ErrorWorkflowEnded:
@@ -95,7 +98,7 @@ func codeOf(errorType string) code {
 type failure struct {
 	code    code
 	message string
-	details []configuration.Problem
+	details []detail
 	// retryAfter is when another try is worth it.
 	retryAfter time.Duration
 	// challenge is the WWW-Authenticate of a 401 or 403.
@@ -136,12 +139,27 @@ func fromStore(err error) error {
 // fromWorkflow is the failure of a Workflows; advice is what the caller should
 // do when Temporal or a worker is away.
 func fromWorkflow(err error, advice string) error {
+	var ours *failure
+	if errors.As(err, &ours) {
+		return ours // of a step on the way
+	}
 	f := &failure{code: codeServiceUnavailable}
 	var application *temporal.ApplicationError
 	if errors.As(err, &application) {
 		f.code, f.message = codeOf(application.Type()), application.Message()
 	}
 	switch f.code {
+	case codeInvalidConfiguration, codeEvaluationFailed:
+		if !application.HasDetails() {
+			break
+		}
+		var nodes []wire.NodeProblem
+		if err := application.Details(&nodes); err != nil {
+			return fmt.Errorf("workflow: %w", err)
+		}
+		for _, problem := range nodes {
+			f.details = append(f.details, detail{configuration.Problem{Message: problem.Message}, problem.Node})
+		}
 	case codeServiceUnavailable:
 		f.message, f.retryAfter, f.cause = advice, soon, err
 	case codeSubmitInProgress:
@@ -154,10 +172,25 @@ func fromWorkflow(err error, advice string) error {
 
 // errorBody is the body of an error answer.
 type errorBody struct {
-	Error     code                    `json:"error"`
-	Message   string                  `json:"message"`
-	Details   []configuration.Problem `json:"details,omitempty"`
-	RequestID string                  `json:"requestId"`
+	Error     code     `json:"error"`
+	Message   string   `json:"message"`
+	Details   []detail `json:"details,omitempty"`
+	RequestID string   `json:"requestId"`
+}
+
+// detail is a problem of a configuration, or of the configuration as a whole
+// with the system of a node.
+type detail struct {
+	configuration.Problem
+	Node string `json:"node,omitempty"`
+}
+
+func detailsOf(problems []configuration.Problem) []detail {
+	out := make([]detail, len(problems))
+	for i, problem := range problems {
+		out[i].Problem = problem
+	}
+	return out
 }
 
 // fail answers an error. Nothing of the answer may be written yet; where it

@@ -68,9 +68,11 @@ type Workflows interface {
 	// Submit returns when the build is recorded or refused, or when it is ready
 	// for its secrets.
 	Submit(ctx context.Context, id, request string, submit wire.SubmitRequest) (wire.SubmitAnswer, error)
-	// Commit brings the secrets of a submit that is ready, and returns when the
-	// build is recorded or refused.
-	Commit(ctx context.Context, id, request string, commit wire.CommitRequest) (wire.SubmitAnswer, error)
+	// Import returns as Submit does.
+	Import(ctx context.Context, id, request string, imported wire.ImportRequest) (wire.SubmitAnswer, error)
+	// Commit brings the secrets of a submit or import that is ready to its
+	// workflow, and returns when that is recorded or refused.
+	Commit(ctx context.Context, workflowID string, commit wire.CommitRequest) (wire.SubmitAnswer, error)
 	// Destroy returns when the build is recorded or refused.
 	Destroy(ctx context.Context, destroy wire.DestroyInput) (wire.DestroyAnswer, error)
 	// Preview returns the evaluation.

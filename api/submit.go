@@ -39,10 +39,14 @@ func (a *api) check(w http.ResponseWriter, r *http.Request, refuseSecret string)
 	if err != nil {
 		return checked{}, err
 	}
+	return a.checkConfiguration(r.Context(), value, refuseSecret)
+}
+
+func (a *api) checkConfiguration(ctx context.Context, value any, refuseSecret string) (checked, error) {
 	if _, ok := value.(map[string]any); !ok {
 		return checked{}, refuse(codeInvalidRequest, `the member "configuration" is not an object`)
 	}
-	source, err := a.current(r.Context())
+	source, err := a.current(ctx)
 	if err != nil {
 		return checked{}, err
 	}
@@ -57,7 +61,7 @@ func (a *api) check(w http.ResponseWriter, r *http.Request, refuseSecret string)
 		}
 	}
 	if problems = append(problems, source.Schema.ValidateWith(ok.value, given)...); len(problems) > 0 {
-		return checked{}, &failure{code: codeInvalidConfiguration, message: "the configuration is not valid", details: problems}
+		return checked{}, &failure{code: codeInvalidConfiguration, message: "the configuration is not valid", details: detailsOf(problems)}
 	}
 	if ok.configuration, err = configuration.Canonical(ok.value); err != nil {
 		return checked{}, err
@@ -131,34 +135,48 @@ func (a *api) submit(w http.ResponseWriter, r *http.Request, c caller) error {
 	if err != nil {
 		return err
 	}
-	refuseSecret := ""
-	if a.Sealer == nil {
-		refuseSecret = "this installation keeps no secrets (OPENBAO_ADDR is not set)"
-	}
-	ok, err := a.check(w, r, refuseSecret)
+	ok, err := a.check(w, r, a.refuseSecret())
 	if err != nil {
 		return err
 	}
-	submit := wire.SubmitRequest{Snapshot: ok.source.snapshot, Configuration: ok.configuration}
-	values := ok.given
-	if a.Sealer != nil && len(ok.secrets) > 0 {
-		stored, err := a.stored(r.Context(), c.deployment, ok)
-		if err != nil {
-			return err
-		}
-		values = append(values, stored...)
-		submit.Secrets = ok.secrets
-	}
-	answer, err := a.Workflows.Submit(r.Context(), c.deployment, request, submit)
-	if err == nil && answer.Ready {
-		answer, err = a.commit(r.Context(), c.deployment, request, values)
-	}
+	answer, err := a.take(r.Context(), c.deployment, ok, wire.SubmitID(c.deployment, request), func(submit wire.SubmitRequest) (wire.SubmitAnswer, error) {
+		return a.Workflows.Submit(r.Context(), c.deployment, request, submit)
+	})
 	if err != nil {
 		return fromWorkflow(err, advice)
 	}
 	out := submitted{c.deployment, answer.Build, answer.Evaluation, a.nodes(r, deployment.Ref{Deployment: c.deployment, Build: answer.Build})}
 	w.Header().Set("Location", buildPath(c.deployment, answer.Build))
 	return respondJSON(w, http.StatusAccepted, out)
+}
+
+// refuseSecret is why a secret cannot be stored; empty where it can.
+func (a *api) refuseSecret() string {
+	if a.Sealer == nil {
+		return "this installation keeps no secrets (OPENBAO_ADDR is not set)"
+	}
+	return ""
+}
+
+// take gives a configuration that passed the checks to a workflow by its first
+// update, which do sends, and brings it the secrets when it is ready for them.
+func (a *api) take(ctx context.Context, id string, ok checked, workflowID string,
+	do func(wire.SubmitRequest) (wire.SubmitAnswer, error)) (wire.SubmitAnswer, error) {
+	submit := wire.SubmitRequest{Snapshot: ok.source.snapshot, Configuration: ok.configuration}
+	values := ok.given
+	if a.Sealer != nil && len(ok.secrets) > 0 {
+		stored, err := a.stored(ctx, id, ok)
+		if err != nil {
+			return wire.SubmitAnswer{}, err
+		}
+		values = append(values, stored...)
+		submit.Secrets = ok.secrets
+	}
+	answer, err := do(submit)
+	if err == nil && answer.Ready {
+		return a.commit(ctx, workflowID, values)
+	}
+	return answer, err
 }
 
 // stored finds the secrets that the stored configuration still holds as values,
@@ -180,18 +198,18 @@ func (a *api) stored(ctx context.Context, id string, ok checked) ([]configuratio
 
 // commit brings the secrets of a submit that passed all checks. From here to
 // OpenBao they have no other form than a token that can be used once.
-func (a *api) commit(ctx context.Context, id, request string, values []configuration.Secret) (wire.SubmitAnswer, error) {
+func (a *api) commit(ctx context.Context, workflowID string, values []configuration.Secret) (wire.SubmitAnswer, error) {
 	wrapped, err := a.Sealer.Wrap(ctx, values)
 	if err != nil {
 		// The workflow need not wait for them, unless those of the same request
 		// have come another way.
-		answer, giveUp := a.Workflows.Commit(ctx, id, request, wire.CommitRequest{})
+		answer, giveUp := a.Workflows.Commit(ctx, workflowID, wire.CommitRequest{})
 		if giveUp == nil {
 			return answer, nil
 		}
 		return wire.SubmitAnswer{}, fmt.Errorf("hand the secrets to OpenBao: %w", errors.Join(err, giveUp))
 	}
-	return a.Workflows.Commit(ctx, id, request, wire.CommitRequest{Wrapped: wrapped})
+	return a.Workflows.Commit(ctx, workflowID, wire.CommitRequest{Wrapped: wrapped})
 }
 
 // nodes reads the nodes of a build that was just recorded. An error must not

@@ -34,10 +34,23 @@ func (t Temporal) Submit(ctx context.Context, id, request string, submit wire.Su
 	return answer, err
 }
 
-// Commit brings the secrets of a submit to its workflow, which waits for them.
-func (t Temporal) Commit(ctx context.Context, id, request string, commit wire.CommitRequest) (wire.SubmitAnswer, error) {
+// Import starts the Import workflow of the request, or finds it running, and
+// waits for the answer of its update.
+func (t Temporal) Import(ctx context.Context, id, request string, imported wire.ImportRequest) (wire.SubmitAnswer, error) {
 	var answer wire.SubmitAnswer
-	err := updates.Existing(ctx, t.client, wire.SubmitID(id, request), wire.UpdateCommit, &answer, commit)
+	err := updates.WithStart(ctx, t.client, updates.Start{
+		Options:  options(wire.ImportID(id, request), id, "import of "+id),
+		Workflow: wire.WorkflowImport,
+		Input:    wire.SubmitInput{Deployment: id, Request: request},
+	}, wire.UpdateImport, &answer, imported)
+	return answer, err
+}
+
+// Commit brings the secrets of a submit or import to its workflow, which waits
+// for them.
+func (t Temporal) Commit(ctx context.Context, workflowID string, commit wire.CommitRequest) (wire.SubmitAnswer, error) {
+	var answer wire.SubmitAnswer
+	err := updates.Existing(ctx, t.client, workflowID, wire.UpdateCommit, &answer, commit)
 	return answer, err
 }
 

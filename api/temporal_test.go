@@ -76,6 +76,20 @@ func TestTemporalSubmit(t *testing.T) {
 	require.Len(t, ids, 2, "each request has an update of its own")
 }
 
+func TestTemporalImport(t *testing.T) {
+	c := &mocks.Client{}
+	in := wire.ImportRequest{Deploy: true, SubmitRequest: wire.SubmitRequest{Snapshot: "/nix/store/source", Configuration: []byte(`{}`)}}
+	c.On("NewWithStartWorkflowOperation", theseOptions(t, "import/one/request", "import of one"), wire.WorkflowImport,
+		wire.SubmitInput{Deployment: "one", Request: "request"}).Return(started{})
+	c.On("UpdateWithStartWorkflow", mock.Anything, mock.MatchedBy(func(o client.UpdateWithStartWorkflowOptions) bool {
+		require.Equal(t, []any{in}, o.UpdateOptions.Args)
+		return o.UpdateOptions.UpdateName == wire.UpdateImport && o.UpdateOptions.WorkflowID == "import/one/request"
+	})).Return(answers(wire.SubmitAnswer{Build: 1}, nil), nil)
+	answer, err := NewTemporal(c).Import(context.Background(), "one", "request", in)
+	require.NoError(t, err)
+	require.Equal(t, wire.SubmitAnswer{Build: 1}, answer)
+}
+
 func TestTemporalDestroy(t *testing.T) {
 	c := &mocks.Client{}
 	c.On("NewWithStartWorkflowOperation", theseOptions(t, "destroy/one/request", "destroy of one"), wire.WorkflowDestroy,

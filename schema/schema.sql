@@ -172,6 +172,23 @@ CREATE TABLE public.events (
 );
 COMMENT ON TABLE public.events IS 'The newest events of the channel of each deployment, as they are sent.';
 COMMENT ON COLUMN public.events.build IS 'The build of a build event, 0 for a state event.';
+CREATE TABLE public.imports (
+    deployment_id text NOT NULL,
+    request text NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    snapshot text NOT NULL,
+    configuration text NOT NULL,
+    configuration_hash bytea NOT NULL,
+    nodes jsonb,
+    deploy boolean NOT NULL
+);
+COMMENT ON TABLE public.imports IS 'How a deployment came to slipway that was imported: once, before all of its builds.';
+COMMENT ON COLUMN public.imports.request IS 'What makes the import unique: the hash of an idempotency key, or a UUID.';
+COMMENT ON COLUMN public.imports.snapshot IS 'Store path of the module source whose schema accepted the configuration.';
+COMMENT ON COLUMN public.imports.configuration IS 'Canonical JSON without secret values: the configuration of the deployment until its first submit.';
+COMMENT ON COLUMN public.imports.configuration_hash IS 'SHA-256 of the configuration that was asked for; what an idempotency key is compared by.';
+COMMENT ON COLUMN public.imports.nodes IS 'Array of {"name", "names"} as the evaluation gave it.';
+COMMENT ON COLUMN public.imports.deploy IS 'Whether the import became build 1.';
 CREATE TABLE public.keys (
     name text NOT NULL,
     value bytea NOT NULL
@@ -182,10 +199,12 @@ CREATE TABLE public.preparing (
     workflow_id text NOT NULL,
     run_id text NOT NULL,
     since timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    import boolean DEFAULT false NOT NULL,
     CONSTRAINT preparing_deployment_id_check CHECK ((deployment_id ~ '^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$'::text))
 );
 COMMENT ON TABLE public.preparing IS 'Who has the secrets of a deployment in hand, from reading OpenBao until the record of the build, or until they are cleared. One at a time, so that no two submits mix. A sweeper removes the row of a workflow that has ended.';
 COMMENT ON COLUMN public.preparing.deployment_id IS 'Of a deployment that may not be known yet.';
+COMMENT ON COLUMN public.preparing.import IS 'An import: nobody else may make the deployment known meanwhile.';
 CREATE TABLE public.sbom_components (
     id bigint NOT NULL,
     text bytea NOT NULL
@@ -295,6 +314,8 @@ ALTER TABLE ONLY public.evaluations
     ADD CONSTRAINT evaluations_pkey PRIMARY KEY (key);
 ALTER TABLE ONLY public.events
     ADD CONSTRAINT events_pkey PRIMARY KEY (deployment_id, sequence);
+ALTER TABLE ONLY public.imports
+    ADD CONSTRAINT imports_pkey PRIMARY KEY (deployment_id);
 ALTER TABLE ONLY public.keys
     ADD CONSTRAINT keys_pkey PRIMARY KEY (name);
 ALTER TABLE ONLY public.preparing
@@ -340,6 +361,8 @@ ALTER TABLE ONLY public.builds
     ADD CONSTRAINT builds_deployment_id_fkey FOREIGN KEY (deployment_id) REFERENCES public.deployments(id);
 ALTER TABLE ONLY public.events
     ADD CONSTRAINT events_deployment_id_fkey FOREIGN KEY (deployment_id) REFERENCES public.deployments(id);
+ALTER TABLE ONLY public.imports
+    ADD CONSTRAINT imports_deployment_id_fkey FOREIGN KEY (deployment_id) REFERENCES public.deployments(id);
 ALTER TABLE ONLY public.sbom_document_components
     ADD CONSTRAINT sbom_document_components_document_id_fkey FOREIGN KEY (document_id) REFERENCES public.sbom_documents(id) ON DELETE CASCADE;
 ALTER TABLE ONLY public.sbom_documents

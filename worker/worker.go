@@ -72,6 +72,7 @@ func Run(ctx context.Context, c Config) error {
 	main := func() worker.Worker {
 		w := worker.New(c.Client, wire.QueueMain, options)
 		w.RegisterWorkflowWithOptions(workflows.Submit, workflow.RegisterOptions{Name: wire.WorkflowSubmit})
+		w.RegisterWorkflowWithOptions(workflows.Import, workflow.RegisterOptions{Name: wire.WorkflowImport})
 		w.RegisterWorkflowWithOptions(workflows.Preview, workflow.RegisterOptions{Name: wire.WorkflowPreview})
 		w.RegisterWorkflowWithOptions(workflows.Destroy, workflow.RegisterOptions{Name: wire.WorkflowDestroy})
 		w.RegisterWorkflowWithOptions(workflows.SchemaBuild, workflow.RegisterOptions{Name: wire.WorkflowSchemaBuild})

@@ -12,7 +12,7 @@ import (
 // of an update.
 func passedOn(errorType string) bool {
 	switch errorType {
-	case wire.ErrorIdempotencyConflict, wire.ErrorUnknownDeployment, wire.ErrorSubmitInProgress, wire.ErrorSecretsSpent:
+	case wire.ErrorIdempotencyConflict, wire.ErrorUnknownDeployment, wire.ErrorAlreadyExists, wire.ErrorSubmitInProgress, wire.ErrorSecretsSpent:
 		return true
 	default:
 		return false

@@ -108,6 +108,24 @@ func evaluating(ctx workflow.Context, summary string) workflow.Context {
 	})
 }
 
+// evaluatingSystems is for the evaluation of the systems of an import, which
+// takes up to the hour that SLIPWAY_NIX_SYSTEMS_TIMEOUT may be set to. The rest
+// is as with evaluating; a second try finds in the cache what the first one
+// evaluated.
+func evaluatingSystems(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue:              wire.QueueNix,
+		ScheduleToStartTimeout: 20 * time.Second,
+		StartToCloseTimeout:    75 * time.Minute,
+		HeartbeatTimeout:       10 * time.Second,
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval: 200 * time.Millisecond,
+			MaximumAttempts: 2,
+		},
+		Summary: summary,
+	})
+}
+
 // buildingSchema is for the evaluation of a new snapshot, which waits for a
 // slot, and for building its deployer. Nobody waits for it; the keeper of the
 // source starts it again when it fails.

@@ -36,6 +36,7 @@ func options() (local, remote map[string]func(workflow.Context) workflow.Context
 			"lasting":               of(lasting),
 			"waiting":               of(waiting),
 			"evaluating":            of(evaluating),
+			"evaluatingSystems":     of(evaluatingSystems),
 			"buildingSchema":        of(buildingSchema),
 			"deploying":             of(tries(deployTries, deployAgain)),
 			"deploying for destroy": of(tries(destroyTries, destroyAgain)),

@@ -25,20 +25,25 @@ const (
 // record, or to letGo, the run has those of the deployment in hand.
 type secrets struct {
 	deployment string
+	what       string // the submit or import, in details
+	imports    bool   // nobody else may make the deployment known
 	held       bool
 	prepared   openbao.Prepared
 }
 
 // read takes the secrets of the deployment in hand and finds out what the
 // submit does to them.
-func (s *secrets) read(ctx workflow.Context, deployment string, request wire.SubmitRequest) error {
+func (s *secrets) read(ctx workflow.Context, request wire.SubmitRequest) error {
 	var a *openbao.Activities
-	s.deployment = deployment
-	workflow.SetCurrentDetails(ctx, "Submit of `"+deployment+"`: looks which secrets OpenBao has.")
+	workflow.SetCurrentDetails(ctx, s.what+": looks which secrets OpenBao has.")
 	if err := s.take(ctx); err != nil {
 		return forCaller(err)
 	}
-	in := openbao.ReadInput{Deployment: deployment, Configuration: request.Configuration, Applications: request.Secrets}
+	if len(request.Secrets) == 0 {
+		s.prepared.Configuration = request.Configuration
+		return nil
+	}
+	in := openbao.ReadInput{Deployment: s.deployment, Configuration: request.Configuration, Applications: request.Secrets}
 	err := workflow.ExecuteActivity(readingSecrets(ctx, "look which secrets OpenBao has"), a.ReadSecrets, in).Get(ctx, &s.prepared)
 	if err != nil {
 		s.letGo(ctx)
@@ -54,7 +59,7 @@ func (s *secrets) write(ctx workflow.Context, wrapped string) error {
 		return nil
 	}
 	var a *openbao.Activities
-	workflow.SetCurrentDetails(ctx, "Submit of `"+s.deployment+"`: writes its secrets to OpenBao.")
+	workflow.SetCurrentDetails(ctx, s.what+": writes its secrets to OpenBao.")
 	in := openbao.WriteInput{Deployment: s.deployment, Wrapped: wrapped, Write: s.prepared.Write, Copy: s.prepared.Copy}
 	// What was begun is wanted, also where an operator cancels meanwhile.
 	disconnected, release := workflow.NewDisconnectedContext(ctx)
@@ -72,7 +77,7 @@ func (s *secrets) preparation(ctx workflow.Context) *store.Preparation {
 		return nil
 	}
 	run := workflow.GetInfo(ctx).WorkflowExecution
-	return &store.Preparation{Deployment: s.deployment, WorkflowID: run.ID, RunID: run.RunID}
+	return &store.Preparation{Deployment: s.deployment, WorkflowID: run.ID, RunID: run.RunID, Import: s.imports}
 }
 
 func (s *secrets) take(ctx workflow.Context) error {

@@ -20,8 +20,8 @@ import (
 // A submit that is refused, or that meets a database that is away, has stored
 // nothing: the run ends, and the same request may start another.
 func Submit(ctx workflow.Context, in wire.SubmitInput) (wire.BuildResult, error) {
-	s := &submit{in: in, build: build{action: deployment.ActionDeploy}}
-	if err := s.setup(ctx); err != nil {
+	s := newSubmit("Submit", in)
+	if err := s.setup(ctx, wire.UpdateSubmit, s.submit); err != nil {
 		return wire.BuildResult{}, err
 	}
 	return s.run(ctx)
@@ -31,6 +31,8 @@ type submit struct {
 	question[wire.SubmitAnswer]
 	commit        question[wire.SubmitAnswer] // of a submit with secrets to write
 	in            wire.SubmitInput
+	what          string // "Submit of `shop`"
+	imports       *imports
 	build         build
 	configuration json.RawMessage // of the first update
 	request       wire.SubmitRequest
@@ -38,9 +40,17 @@ type submit struct {
 	secrets       secrets
 }
 
-func (s *submit) setup(ctx workflow.Context) error {
-	workflow.SetCurrentDetails(ctx, "Submit of `"+s.in.Deployment+"`: waits for its configuration.")
-	if err := workflow.SetUpdateHandler(ctx, wire.UpdateSubmit, s.submit); err != nil {
+func newSubmit(verb string, in wire.SubmitInput) *submit {
+	what := verb + " of `" + in.Deployment + "`"
+	return &submit{
+		in: in, what: what, build: build{action: deployment.ActionDeploy},
+		secrets: secrets{deployment: in.Deployment, what: what},
+	}
+}
+
+func (s *submit) setup(ctx workflow.Context, update string, handler any) error {
+	workflow.SetCurrentDetails(ctx, s.what+": waits for its configuration.")
+	if err := workflow.SetUpdateHandler(ctx, update, handler); err != nil {
 		return err
 	}
 	if err := workflow.SetUpdateHandler(ctx, wire.UpdateCommit, s.committed); err != nil {
@@ -50,11 +60,15 @@ func (s *submit) setup(ctx workflow.Context) error {
 }
 
 func (s *submit) run(ctx workflow.Context) (wire.BuildResult, error) {
-	return s.question.run(ctx, "Submit of `"+s.in.Deployment+"`", func() (wire.BuildResult, error) {
+	return s.question.run(ctx, s.what, func() (wire.BuildResult, error) {
 		if s.answer.Ready {
 			if result, err := s.awaitSecrets(ctx); err != nil || result.Outcome != "" {
 				return result, err
 			}
+		}
+		if s.build.ref.Build == 0 {
+			workflow.SetCurrentDetails(ctx, s.what+": stored its configuration, and deploys nothing.")
+			return wire.BuildResult{Outcome: "stored"}, nil
 		}
 		result, err := s.build.run(ctx)
 		if err == nil && result.Outcome == string(deployment.StatusSucceeded) {
@@ -83,21 +97,18 @@ func (s *submit) submit(ctx workflow.Context, request wire.SubmitRequest) (wire.
 // decide checks, evaluates and records, but for a submit with secrets to write,
 // which is ready then. Whatever it refuses has stored nothing.
 func (s *submit) decide(ctx workflow.Context, request wire.SubmitRequest) (wire.SubmitAnswer, error) {
-	var a *store.Activities
-	var recorded store.Recorded
 	s.request = request
-	recall := store.RecallInput{Deployment: s.in.Deployment, Request: s.in.Request, Configuration: request.Configuration}
-	err := workflow.ExecuteLocalActivity(onRequest(ctx, "look for the same request"), a.Recall, recall).Get(ctx, &recorded)
+	recorded, err := s.recall(ctx)
 	if err != nil {
 		return wire.SubmitAnswer{}, forCaller(err)
 	}
-	if recorded.Build != 0 {
+	if recorded.Before {
 		return s.recorded(ctx, recorded)
 	}
-	if len(request.Secrets) == 0 {
+	if len(request.Secrets) == 0 && s.imports == nil {
 		return s.evaluateAndRecord(ctx)
 	}
-	if err := s.secrets.read(ctx, s.in.Deployment, request); err != nil {
+	if err := s.secrets.read(ctx, request); err != nil {
 		return wire.SubmitAnswer{}, err
 	}
 	answer, err := s.evaluateAndRecord(ctx)
@@ -107,10 +118,27 @@ func (s *submit) decide(ctx workflow.Context, request wire.SubmitRequest) (wire.
 	return answer, err
 }
 
+func (s *submit) recall(ctx workflow.Context) (recorded store.Recorded, err error) {
+	var a *store.Activities
+	in := store.RecallInput{Deployment: s.in.Deployment, Request: s.in.Request, Configuration: s.request.Configuration}
+	if s.imports != nil {
+		in := store.RecallImportInput{RecallInput: in, Deploy: s.imports.deploy}
+		err = workflow.ExecuteLocalActivity(onRequest(ctx, "look for the same request"), a.RecallImport, in).Get(ctx, &recorded)
+		return recorded, err
+	}
+	err = workflow.ExecuteLocalActivity(onRequest(ctx, "look for the same request"), a.Recall, in).Get(ctx, &recorded)
+	return recorded, err
+}
+
 func (s *submit) evaluateAndRecord(ctx workflow.Context) (wire.SubmitAnswer, error) {
 	var err error
 	if s.evaluated, err = s.evaluate(ctx, s.evaluatedRequest()); err != nil {
 		return wire.SubmitAnswer{}, err
+	}
+	if s.imports != nil {
+		if err := s.imports.evaluate(ctx, s); err != nil {
+			return wire.SubmitAnswer{}, err
+		}
 	}
 	if len(s.secrets.prepared.Write) > 0 {
 		return wire.SubmitAnswer{Ready: true}, nil
@@ -134,7 +162,7 @@ func (s *submit) evaluatedRequest() wire.SubmitRequest {
 // awaitSecrets waits for the secrets of a submit that is ready. A result with an
 // outcome is the end of the run.
 func (s *submit) awaitSecrets(ctx workflow.Context) (wire.BuildResult, error) {
-	workflow.SetCurrentDetails(ctx, "Submit of `"+s.in.Deployment+"`: waits for its secrets.")
+	workflow.SetCurrentDetails(ctx, s.what+": waits for its secrets.")
 	asked, err := awaitWithin(ctx, workflow.AwaitOptions{Timeout: firstUpdate}, func() bool { return s.commit.asked })
 	if s.commit.asked {
 		disconnected, release := workflow.NewDisconnectedContext(ctx)
@@ -146,7 +174,7 @@ func (s *submit) awaitSecrets(ctx workflow.Context) (wire.BuildResult, error) {
 			return wire.BuildResult{}, nil
 		}
 		result := wire.BuildResult{Outcome: "refused", Reason: reason(s.commit.refusal)}
-		workflow.SetCurrentDetails(ctx, "Submit of `"+s.in.Deployment+"` refused: "+result.Reason)
+		workflow.SetCurrentDetails(ctx, s.what+" refused: "+result.Reason)
 		return result, ctx.Err()
 	}
 	// From here on nothing may be written: secrets that come now are too late.
@@ -181,7 +209,7 @@ func (s *submit) committed(ctx workflow.Context, request wire.CommitRequest) (wi
 }
 
 func (s *submit) evaluate(ctx workflow.Context, request wire.SubmitRequest) (wire.Evaluated, error) {
-	workflow.SetCurrentDetails(ctx, "Submit of `"+s.in.Deployment+"`: evaluates the configuration.")
+	workflow.SetCurrentDetails(ctx, s.what+": evaluates the configuration.")
 	evaluated, err := evaluate(ctx, nix.NamesInput{Snapshot: request.Snapshot, Configuration: request.Configuration})
 	if err != nil {
 		return evaluated, forCaller(err)
@@ -195,7 +223,7 @@ func (s *submit) evaluate(ctx workflow.Context, request wire.SubmitRequest) (wir
 func (s *submit) record(ctx workflow.Context) (wire.SubmitAnswer, error) {
 	var a *store.Activities
 	var recorded store.Recorded
-	workflow.SetCurrentDetails(ctx, "Submit of `"+s.in.Deployment+"`: records the build.")
+	workflow.SetCurrentDetails(ctx, s.what+": records it.")
 	request := s.evaluatedRequest()
 	in := store.Submit{
 		Deployment:    s.in.Deployment,
@@ -218,7 +246,13 @@ func (s *submit) record(ctx workflow.Context) (wire.SubmitAnswer, error) {
 	// workflow then ends the build instead of forgetting it.
 	disconnected, release := workflow.NewDisconnectedContext(ctx)
 	defer release()
-	err := workflow.ExecuteLocalActivity(onRequest(disconnected, "record the build"), a.Record, in).Get(disconnected, &recorded)
+	var err error
+	if s.imports != nil {
+		err = workflow.ExecuteLocalActivity(onRequest(disconnected, "record the import"), a.RecordImport,
+			store.Import{Submit: in, Deploy: s.imports.deploy}).Get(disconnected, &recorded)
+	} else {
+		err = workflow.ExecuteLocalActivity(onRequest(disconnected, "record the build"), a.Record, in).Get(disconnected, &recorded)
+	}
 	if err != nil {
 		return wire.SubmitAnswer{}, forCaller(err)
 	}
@@ -227,7 +261,9 @@ func (s *submit) record(ctx workflow.Context) (wire.SubmitAnswer, error) {
 }
 
 func (s *submit) recorded(ctx workflow.Context, recorded store.Recorded) (wire.SubmitAnswer, error) {
-	s.secrets.deployment = s.in.Deployment
+	if recorded.Build == 0 { // an import that deploys nothing
+		return wire.SubmitAnswer{Evaluation: recorded.Evaluation}, nil
+	}
 	if len(recorded.Clears) > 0 { // also those of an earlier run, whose answer was lost
 		if err := json.Unmarshal(recorded.Clears, &s.secrets.prepared.Clear); err != nil {
 			return wire.SubmitAnswer{}, err

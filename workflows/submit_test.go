@@ -581,7 +581,7 @@ func TestDetailsOfASubmit(t *testing.T) {
 		"start":         "Submit of `d`: waits for its configuration.",
 		"CachedNames 1": "Submit of `d`: evaluates the configuration.",
 		"Names 1":       "Submit of `d`: evaluates the configuration.",
-		"Record 1":      "Submit of `d`: records the build.",
+		"Record 1":      "Submit of `d`: records it.",
 		"TakeTurn 1":    "Build 7 of `d`: takes its turn.",
 		"AwaitTurn 1":   "Build 7 of `d`: waits until the older builds of the deployment have ended.",
 		"Deploy 1":      "Build 7 of `d`: the deployer runs (or waits for a slot); its output is the log of the build.",

@@ -76,10 +76,11 @@ func fenceHeld() error {
 		temporal.ApplicationErrorOptions{NextRetryDelay: 9 * time.Second})
 }
 
-// registered are the four workflows under the names of package wire.
+// registered are the workflows under the names of package wire.
 func registered() map[string]any {
 	return map[string]any{
 		wire.WorkflowSubmit:      workflows.Submit,
+		wire.WorkflowImport:      workflows.Import,
 		wire.WorkflowDestroy:     workflows.Destroy,
 		wire.WorkflowPreview:     workflows.Preview,
 		wire.WorkflowSchemaBuild: workflows.SchemaBuild,
@@ -133,6 +134,11 @@ type world struct {
 	callback string
 	became   deployment.Callback
 	settled  []deployment.Callback
+	// Of an import: whether it deploys, whether it was recorded before, and what
+	// the tries of evaluating the systems give.
+	deploy   bool
+	imported bool
+	systems  []wire.SystemsEvaluated
 	// ready is what a caller does whose submit is ready for its secrets.
 	ready func()
 }
@@ -142,6 +148,8 @@ type (
 	storeSteps interface {
 		Recall(context.Context, store.RecallInput) (store.Recorded, error)
 		Record(context.Context, store.Submit) (store.Recorded, error)
+		RecallImport(context.Context, store.RecallImportInput) (store.Recorded, error)
+		RecordImport(context.Context, store.Import) (store.Recorded, error)
 		RecordDestroy(context.Context, store.Destroy) (store.RecordedDestroy, error)
 		TakeTurn(context.Context, deployment.Ref) (store.Turn, error)
 		AwaitTurn(context.Context, deployment.Ref) (store.Turn, error)
@@ -165,6 +173,7 @@ type (
 	nixSteps interface {
 		CachedNames(context.Context, nix.NamesInput) (wire.Evaluated, error)
 		Names(context.Context, nix.NamesInput) (wire.Evaluated, error)
+		Systems(context.Context, nix.SystemsInput) (wire.SystemsEvaluated, error)
 		BuildSchema(context.Context, wire.SchemaBuildInput) error
 	}
 	deployerSteps interface {
@@ -189,6 +198,7 @@ func newWorld(t *testing.T) *world {
 		during: map[string]func(int) error{}, stopped: make(chan string, 10), calls: map[string]int{},
 		haulsOut: store.RecordedDestroy{Build: build, Ours: true},
 		cached:   wire.Evaluated{Missing: true}, evaluated: []wire.Evaluated{{Key: key}},
+		systems: []wire.SystemsEvaluated{{}},
 	}
 	for name, definition := range registered() {
 		w.env.RegisterWorkflowWithOptions(definition, workflow.RegisterOptions{Name: name})
@@ -384,6 +394,18 @@ func (w *world) runSubmit() {
 	w.runWithout(wire.WorkflowSubmit, wire.SubmitID(id, request), wire.SubmitInput{Deployment: id, Request: request})
 }
 
+// runImport runs an Import that gets its update with the start.
+func (w *world) runImport() {
+	w.env.RegisterDelayedCallback(func() { w.imports(configuration, w.deploy) }, 0)
+	w.runWithout(wire.WorkflowImport, wire.ImportID(id, request), wire.SubmitInput{Deployment: id, Request: request})
+}
+
+func (w *world) imports(configuration string, deploy bool) {
+	w.update(wire.UpdateImport, wire.ImportRequest{Deploy: deploy, SubmitRequest: wire.SubmitRequest{
+		Snapshot: snapshot, Configuration: json.RawMessage(configuration), Secrets: w.asks,
+	}})
+}
+
 // runDestroy runs a Destroy that gets its update with the start.
 func (w *world) runDestroy() {
 	w.env.RegisterDelayedCallback(func() { w.update(wire.UpdateDestroy) }, 0)
@@ -447,6 +469,35 @@ func (w *world) Record(ctx context.Context, in store.Submit) (store.Recorded, er
 	return out, nil
 }
 
+func (w *world) RecallImport(ctx context.Context, in store.RecallImportInput) (store.Recorded, error) {
+	if err := w.step(ctx, "", "RecallImport", ""); err != nil {
+		return store.Recorded{}, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.imported {
+		return store.Recorded{}, nil
+	}
+	return store.Recorded{Build: w.build, Evaluation: deployment.EvaluationEvaluated, Before: true}, nil
+}
+
+func (w *world) RecordImport(ctx context.Context, in store.Import) (store.Recorded, error) {
+	if err := w.withSecretsInHand(ctx, "", "RecordImport", fmt.Sprintf("with evaluation %q, deploy %t", in.EvaluationKey, in.Deploy)); err != nil {
+		return store.Recorded{}, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if in.Prepared == nil || !in.Prepared.Import {
+		w.t.Errorf("an import that has not the deployment in hand: %+v", in.Prepared)
+	}
+	w.recorded, w.inHand, w.imported = in.Submit, false, true
+	if !in.Deploy {
+		return store.Recorded{Evaluation: deployment.EvaluationEvaluated}, nil
+	}
+	w.build, w.status = build, deployment.StatusQueued
+	return store.Recorded{Build: build, Evaluation: deployment.EvaluationEvaluated}, nil
+}
+
 func (w *world) RecordDestroy(ctx context.Context, in store.Destroy) (store.RecordedDestroy, error) {
 	if err := w.step(ctx, "", "RecordDestroy", ""); err != nil {
 		return store.RecordedDestroy{}, err
@@ -485,6 +536,18 @@ func (w *world) Names(ctx context.Context, in nix.NamesInput) (wire.Evaluated, e
 	}
 	next := w.evaluated[0]
 	w.evaluated = w.evaluated[1:]
+	return next, nil
+}
+
+func (w *world) Systems(ctx context.Context, in nix.SystemsInput) (wire.SystemsEvaluated, error) {
+	if err := w.step(ctx, wire.QueueNix, "Systems", "of "+in.Key); err != nil {
+		return wire.SystemsEvaluated{}, err
+	}
+	w.checkNames(in.NamesInput)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	next := w.systems[0]
+	w.systems = w.systems[1:]
 	return next, nil
 }
 
@@ -629,7 +692,8 @@ func (w *world) LetGoOfSecrets(ctx context.Context, p store.Preparation) error {
 
 func (w *world) checkPreparation(ctx context.Context, p store.Preparation) {
 	run := activity.GetInfo(ctx).WorkflowExecution
-	if want := (store.Preparation{Deployment: id, WorkflowID: run.ID, RunID: run.RunID}); p != want {
+	imports := activity.GetInfo(ctx).WorkflowType.Name == wire.WorkflowImport
+	if want := (store.Preparation{Deployment: id, WorkflowID: run.ID, RunID: run.RunID, Import: imports}); p != want {
 		w.t.Errorf("a preparation of %+v", p)
 	}
 }

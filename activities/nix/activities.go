@@ -40,6 +40,9 @@ type Activities struct {
 	Evaluator *Evaluator
 	Cache     Cache
 	Sources   Sources
+	// SystemsTimeout bounds the evaluation of the systems of all nodes of an
+	// import together.
+	SystemsTimeout time.Duration
 	// Entry is the file of the module source that is evaluated.
 	Entry string
 	// Roots is the folder of the GC roots of snapshots and their deployers.
@@ -178,7 +181,7 @@ func (a *Activities) BuildSchema(ctx context.Context, in wire.SchemaBuildInput) 
 func IsSourceFailure(err error) bool {
 	var failure *Failure
 	var source *SourceError
-	return errors.As(err, &failure) && failure.Lasting() || errors.As(err, &source)
+	return errors.As(err, &failure) && failure.Lasting() || errors.As(err, &source) && !source.MayPass
 }
 
 func (a *Activities) sourceSnapshot(ctx context.Context, in wire.SchemaBuildInput) (deployment.SourceSnapshot, error) {
@@ -210,12 +213,17 @@ func (a *Activities) sourceSnapshot(ctx context.Context, in wire.SchemaBuildInpu
 // heartbeat tells Temporal that this worker lives until the returned function
 // is called.
 func heartbeat(ctx context.Context) (stop func()) {
+	return heartbeatWith(ctx, func() []any { return nil })
+}
+
+// heartbeatWith also tells how far the activity is.
+func heartbeatWith(ctx context.Context, progress func() []any) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		tick := time.NewTicker(heartbeatEvery)
 		defer tick.Stop()
 		for {
-			activity.RecordHeartbeat(ctx)
+			activity.RecordHeartbeat(ctx, progress()...)
 			select {
 			case <-tick.C:
 			case <-done:

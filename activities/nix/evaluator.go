@@ -33,7 +33,7 @@ var (
 	deployerExpression string
 )
 
-// Config is how to evaluate. All but BinDir and Env must be set.
+// Config is how to evaluate. All but BinDir, CAFile and Env must be set.
 type Config struct {
 	// BinDir is the folder of Nix's programs; empty looks them up in the PATH.
 	BinDir string
@@ -48,6 +48,9 @@ type Config struct {
 	// folders of running evaluations. Git looks there for a .gitconfig and a
 	// .netrc.
 	StateDir string
+	// CAFile is a file with the certificates (PEM) that the server of a git
+	// source is trusted by; empty: those of the system.
+	CAFile string
 	// Env is what Nix itself needs to find its store where that is not the
 	// usual one, such as NIX_REMOTE or NIX_STATE_DIR, as NAME=value.
 	Env []string
@@ -206,6 +209,9 @@ type Request struct {
 	// Select, if set, picks one attribute of the result; the others are not
 	// evaluated.
 	Select string
+	// Closed makes it an error that the source looks at the environment, the
+	// time or NIX_PATH, which it could in part. Slower.
+	Closed bool
 	// Timeout, if set, is the time limit instead of that of the Config.
 	Timeout time.Duration
 }
@@ -242,6 +248,7 @@ func (e *Evaluator) privateFolder(r Request) (folder string, remove func(), err 
 	}
 	request, err := json.Marshal(map[string]any{
 		"entry": r.Entry, "attribute": r.Attribute, "select": r.Select, "call": r.Configuration != nil,
+		"closed": r.Closed,
 	})
 	if err != nil {
 		return "", nil, fmt.Errorf("evaluation request: %w", err)

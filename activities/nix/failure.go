@@ -70,6 +70,9 @@ type SourceError struct {
 	Reason string
 	// Err is the cause, or nil.
 	Err error
+	// MayPass: the source may come to be there by itself, as one that is
+	// fetched does when its server is back.
+	MayPass bool
 }
 
 func (e *SourceError) Error() string { return fmt.Sprintf("source %s: %s", e.Source, e.Reason) }

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"time"
 )
 
 //go:embed snapshot.nix
@@ -23,6 +24,14 @@ var snapshotExpression string
 // snapshotTries is how often a snapshot is made again after a garbage
 // collection took it before it had a root.
 const snapshotTries = 3
+
+// A fetch ends when the server sends fewer than stalledBytes a second for
+// stalledSeconds, and in any case after fetchTimeout.
+const (
+	stalledBytes   = "100"
+	stalledSeconds = "30"
+	fetchTimeout   = 15 * time.Minute
+)
 
 // leftOut tells whether an entry of a source is not part of a snapshot, as
 // snapshot.nix has it.
@@ -182,22 +191,40 @@ func (e *Evaluator) fetch(ctx context.Context, source string) (string, error) {
 		return "", fmt.Errorf("fetch source: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(temporary) }()
+	environment := []string{
+		"HOME=" + e.config.StateDir, "PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C.UTF-8", "GIT_TERMINAL_PROMPT=0",
+		"GIT_HTTP_LOW_SPEED_LIMIT=" + stalledBytes, "GIT_HTTP_LOW_SPEED_TIME=" + stalledSeconds,
+	}
+	if e.config.CAFile != "" {
+		ca, err := filepath.Abs(e.config.CAFile)
+		if err != nil {
+			return "", fmt.Errorf("fetch source: %w", err)
+		}
+		environment = append(environment, "GIT_SSL_CAINFO="+ca)
+	}
+	cannot := func(reason string) error { return &SourceError{Source: source, Reason: reason, MayPass: true} }
 	run := func(args ...string) error {
 		out, err := e.online.run(ctx, command{
 			args: append([]string{
 				git, "-c", "protocol.allow=never", "-c", "protocol.https.allow=always", "-c", "protocol.file.allow=always",
 				"-c", "core.hooksPath=/dev/null", "-c", "core.autocrlf=false", "-c", "advice.detachedHead=false",
 			}, args...),
-			dir: temporary,
-			env: []string{"HOME=" + e.config.StateDir, "PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C.UTF-8", "GIT_TERMINAL_PROMPT=0"},
+			dir: temporary, env: environment, timeout: fetchTimeout,
 		})
+		if errors.Is(err, errTimeLimit) {
+			return cannot(fmt.Sprintf("git cannot fetch it within %s", fetchTimeout))
+		}
 		if err != nil {
 			return fmt.Errorf("fetch source: %w", err)
 		}
-		if !out.state.Success() {
-			return &SourceError{Source: source, Reason: "git cannot fetch it: " + tail(clean(out.stderr), 1024)}
+		said := tail(clean(out.stderr), 1024)
+		switch {
+		case out.state.Success():
+			return nil
+		case strings.Contains(said, "certificate"):
+			return cannot("the certificate of its server is not trusted (SLIPWAY_SOURCE_CA_FILE names the certificates to trust): " + said)
 		}
-		return nil
+		return cannot("git cannot fetch it: " + said)
 	}
 	if err := run("init", "--quiet"); err != nil {
 		return "", err
@@ -207,6 +234,12 @@ func (e *Evaluator) fetch(ctx context.Context, source string) (string, error) {
 		if err := run("fetch", "--quiet", repository, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"); err != nil {
 			return "", err
 		}
+	}
+	var missing *SourceError
+	if err := run("cat-file", "-e", revision+"^{commit}"); errors.As(err, &missing) {
+		return "", cannot("the repository has no commit " + revision + " on a branch or tag")
+	} else if err != nil {
+		return "", err
 	}
 	if err := run("checkout", "--quiet", "--detach", revision); err != nil {
 		return "", err

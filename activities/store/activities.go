@@ -54,6 +54,29 @@ func (a *Activities) Record(ctx context.Context, in Submit) (Recorded, error) {
 	return recorded, typed(err)
 }
 
+// RecallImport looks for the import that a request became before; its Before is
+// false when there is none.
+func (a *Activities) RecallImport(ctx context.Context, in RecallImportInput) (Recorded, error) {
+	recorded, err := a.Store.RecallImport(ctx, in.Deployment, in.Request, in.Configuration, in.Deploy)
+	if errors.Is(err, deployment.ErrUnknown) {
+		return Recorded{}, nil
+	}
+	return recorded, typed(err)
+}
+
+// RecallImportInput is a RecallInput of an import.
+type RecallImportInput struct {
+	RecallInput
+	Deploy bool
+}
+
+// RecordImport makes a deployment known. It fails with wire.ErrorAlreadyExists
+// where it is.
+func (a *Activities) RecordImport(ctx context.Context, in Import) (Recorded, error) {
+	recorded, err := a.Store.Import(ctx, in)
+	return recorded, typed(err)
+}
+
 // RecordDestroy makes a request to haul out a build, where something is up.
 func (a *Activities) RecordDestroy(ctx context.Context, in Destroy) (RecordedDestroy, error) {
 	recorded, err := a.Store.RecordDestroy(ctx, in)
@@ -127,7 +150,8 @@ const (
 )
 
 // PrepareSecrets takes the secrets of a deployment in hand. It fails with
-// wire.ErrorSubmitInProgress where another one has them for too long.
+// wire.ErrorSubmitInProgress where another one has them for too long, and with
+// wire.ErrorAlreadyExists for an import of a deployment that is known.
 func (a *Activities) PrepareSecrets(ctx context.Context, p Preparation) error {
 	for deadline := time.Now().Add(prepareTime); ; {
 		err := a.Store.Prepare(ctx, p)
@@ -187,6 +211,8 @@ func typed(err error) error {
 		})
 	case errors.Is(err, deployment.ErrUnknown):
 		return temporal.NewNonRetryableApplicationError("slipway does not know this deployment", wire.ErrorUnknownDeployment, nil)
+	case errors.Is(err, ErrAlreadyExists):
+		return temporal.NewNonRetryableApplicationError(ErrAlreadyExists.Error(), wire.ErrorAlreadyExists, nil)
 	case errors.Is(err, ErrInProgress):
 		return temporal.NewNonRetryableApplicationError(ErrInProgress.Error(), wire.ErrorSubmitInProgress, nil)
 	case errors.Is(err, ErrOtherConfiguration):

@@ -112,28 +112,46 @@ func (s *Store) Record(ctx context.Context, in Submit) (Recorded, error) {
 		if !inHand { // a workflow that was reset, say: another may have written since
 			return ErrInProgress
 		}
-		out = Recorded{Build: number, Evaluation: deployment.EvaluationSkipped, Clears: in.Clears}
-		if in.EvaluationKey != "" {
-			out.Evaluation = deployment.EvaluationEvaluated
+		if number == 1 && in.Prepared == nil {
+			var imports bool
+			err := tx.QueryRow(ctx, `SELECT exists (SELECT FROM preparing WHERE deployment_id = $1 AND import)`, in.Deployment).Scan(&imports)
+			if err != nil {
+				return fmt.Errorf("look for an import: %w", err)
+			}
+			if imports {
+				return ErrInProgress
+			}
 		}
 		changed, err := supersede(ctx, tx, in.Deployment, number)
 		if err != nil {
 			return err
 		}
-		sum := sha256.Sum256(asked)
-		_, err = tx.Exec(ctx, `
-			INSERT INTO builds (deployment_id, number, action, request, workflow_id, snapshot, configuration,
-			                    configuration_hash, evaluation, created_at, nodes, clears)
-			VALUES ($1, $2, 'deploy', $3, $4, $5, $6, $7, $8, clock_timestamp(),
-			        (SELECT result::jsonb -> 'nodes' FROM evaluations WHERE key = $9), $10)`,
-			in.Deployment, number, in.Request, in.WorkflowID, in.Snapshot, string(in.Configuration), sum[:],
-			out.Evaluation, in.EvaluationKey, in.Clears)
-		if err != nil {
-			return fmt.Errorf("record build %d: %w", number, err)
+		if out, err = recordBuild(ctx, tx, in, number, asked); err != nil {
+			return err
 		}
 		return countBuild(ctx, tx, in.Deployment, append(changed, number))
 	})
 	return out, err
+}
+
+// recordBuild makes a submit the queued build of that number.
+func recordBuild(ctx context.Context, tx pgx.Tx, in Submit, number int64, asked json.RawMessage) (Recorded, error) {
+	out := Recorded{Build: number, Evaluation: deployment.EvaluationSkipped, Clears: in.Clears}
+	if in.EvaluationKey != "" {
+		out.Evaluation = deployment.EvaluationEvaluated
+	}
+	sum := sha256.Sum256(asked)
+	_, err := tx.Exec(ctx, `
+		INSERT INTO builds (deployment_id, number, action, request, workflow_id, snapshot, configuration,
+		                    configuration_hash, evaluation, created_at, nodes, clears)
+		VALUES ($1, $2, 'deploy', $3, $4, $5, $6, $7, $8, clock_timestamp(),
+		        (SELECT result::jsonb -> 'nodes' FROM evaluations WHERE key = $9), $10)`,
+		in.Deployment, number, in.Request, in.WorkflowID, in.Snapshot, string(in.Configuration), sum[:],
+		out.Evaluation, in.EvaluationKey, in.Clears)
+	if err != nil {
+		return Recorded{}, fmt.Errorf("record build %d: %w", number, err)
+	}
+	return out, nil
 }
 
 // countBuild takes the number of the last of the builds and publishes all.

@@ -19,16 +19,40 @@ type Preparation struct {
 	Deployment string
 	WorkflowID string
 	RunID      string
+	// Import: nobody else may make the deployment known meanwhile.
+	Import bool
 }
 
 // Prepare takes the secrets of a deployment in hand, or finds that it has them
-// already. It is ErrInProgress while another one has.
+// already. It is ErrInProgress while another one has, and ErrAlreadyExists for
+// an import of a deployment that is known.
 func (s *Store) Prepare(ctx context.Context, p Preparation) error {
+	if !p.Import {
+		return prepare(ctx, s.pool, p)
+	}
+	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		// A submit that records the deployment at this moment is waited for, and
+		// one that comes later sees the preparation.
+		tag, err := tx.Exec(ctx, `INSERT INTO deployments (id) VALUES ($1) ON CONFLICT DO NOTHING`, p.Deployment)
+		if err == nil && tag.RowsAffected() == 0 {
+			return ErrAlreadyExists
+		}
+		if err == nil {
+			_, err = tx.Exec(ctx, `DELETE FROM deployments WHERE id = $1`, p.Deployment)
+		}
+		if err != nil {
+			return fmt.Errorf("look for %s: %w", p.Deployment, err)
+		}
+		return prepare(ctx, tx, p)
+	})
+}
+
+func prepare(ctx context.Context, on querier, p Preparation) error {
 	var workflowID, runID string
-	err := s.pool.QueryRow(ctx, `
-		INSERT INTO preparing (deployment_id, workflow_id, run_id) VALUES ($1, $2, $3)
+	err := on.QueryRow(ctx, `
+		INSERT INTO preparing (deployment_id, workflow_id, run_id, import) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (deployment_id) DO UPDATE SET deployment_id = excluded.deployment_id
-		RETURNING workflow_id, run_id`, p.Deployment, p.WorkflowID, p.RunID).Scan(&workflowID, &runID)
+		RETURNING workflow_id, run_id`, p.Deployment, p.WorkflowID, p.RunID, p.Import).Scan(&workflowID, &runID)
 	if err != nil {
 		return fmt.Errorf("prepare %s: %w", p.Deployment, err)
 	}

@@ -13,9 +13,15 @@ import (
 
 // buildColumns are those that scanBuild reads, of a table or row b.
 const buildColumns = `b.number, b.action, b.status, b.reason, b.created_at, b.started_at, b.finished_at,
-	coalesce(b.evaluation, ''), b.workflow_id, b.nodes,
-	CASE b.action WHEN 'destroy' THEN jsonb_build_object(
-		'state', coalesce(b.callback, 'none'), 'status', b.callback_status, 'reason', b.callback_reason) END`
+	coalesce(b.evaluation, ''), b.workflow_id, b.nodes, ` + callbackColumn
+
+// latestColumns are buildColumns where there may be no row, which then has the
+// number 0.
+const latestColumns = `coalesce(b.number, 0), coalesce(b.action, ''), coalesce(b.status, ''), coalesce(b.reason, ''),
+	coalesce(b.created_at, 'epoch'), b.started_at, b.finished_at, coalesce(b.evaluation, ''), coalesce(b.workflow_id, ''), b.nodes, ` + callbackColumn
+
+const callbackColumn = `CASE b.action WHEN 'destroy' THEN jsonb_build_object(
+	'state', coalesce(b.callback, 'none'), 'status', b.callback_status, 'reason', b.callback_reason) END`
 
 func buildTargets(b *deployment.Build) []any {
 	return []any{
@@ -47,12 +53,15 @@ func toUTC(b *deployment.Build) {
 // is not what was submitted last.
 const SelectDeployments = `
 	SELECT d.id, s.state, s.since, s.reason, s.live, d.next_event - 1,
-	       submitted.configuration, coalesce(submitted.snapshot <> (SELECT store_path FROM source), false),
-	       coalesce(submitted.snapshot, ''), deployed.configuration, deployed.snapshot, evaluated.nodes, ` + buildColumns + `
+	       coalesce(submitted.configuration, i.configuration),
+	       coalesce(coalesce(submitted.snapshot, i.snapshot) <> (SELECT store_path FROM source), false),
+	       coalesce(submitted.snapshot, i.snapshot, ''), deployed.configuration, deployed.snapshot,
+	       coalesce(evaluated.nodes, i.nodes), ` + latestColumns + `
 	FROM unnest($1::text[]) WITH ORDINALITY AS asked (id, place)
 	JOIN deployments d ON d.id = asked.id
 	JOIN deployment_states s ON s.deployment_id = d.id
-	JOIN LATERAL (
+	LEFT JOIN imports i ON i.deployment_id = d.id
+	LEFT JOIN LATERAL (
 		SELECT * FROM builds WHERE deployment_id = d.id ORDER BY number DESC LIMIT 1
 	) b ON true
 	LEFT JOIN LATERAL (
@@ -78,6 +87,9 @@ func scanDeployment(row pgx.CollectableRow) (deployment.Snapshot, error) {
 	}
 	d.Since = d.Since.UTC()
 	toUTC(d.LatestBuild)
+	if d.LatestBuild.Number == 0 { // imported, and nothing since
+		d.LatestBuild = nil
+	}
 	if configuration != nil {
 		d.Configuration = json.RawMessage(*configuration)
 	}

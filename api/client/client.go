@@ -96,11 +96,12 @@ func New(base string, token func() (string, error), o Options) (*Client, error) 
 	return c, nil
 }
 
-// Submitted says which build a submit became.
+// Submitted says which build a submit or import became.
 type Submitted struct {
-	DeploymentID string                `json:"deploymentId"`
-	Build        int64                 `json:"build"`
-	Evaluation   deployment.Evaluation `json:"evaluation"`
+	DeploymentID string `json:"deploymentId"`
+	// Build is 0 for an import that does not deploy.
+	Build      int64                 `json:"build"`
+	Evaluation deployment.Evaluation `json:"evaluation"`
 	// Nodes is empty when the evaluation was skipped.
 	Nodes []deployment.Node `json:"nodes"`
 }
@@ -133,19 +134,39 @@ type Destroyed struct {
 // configuration is a JSON object and is sent as it is. The same key again
 // gives the same build; without a key, every call is a submit of its own.
 func (c *Client) Submit(ctx context.Context, id string, configuration json.RawMessage, key string) (Submitted, error) {
+	body, err := wrap(configuration, "")
+	if err != nil {
+		return Submitted{}, err
+	}
+	return c.submit(ctx, call{method: http.MethodPut, path: []string{id}, body: body}, key)
+}
+
+// Import gives slipway a deployment that it does not know, with its
+// configuration, and deploys it or only stores that. It does what Submit does,
+// and also evaluates the system of each node, which may take minutes; a system
+// that does not evaluate is a detail of the *Error, with the name of its node.
+// The build of an import that does not deploy is 0. A deployment that is known
+// is an *Error with the code already_exists.
+func (c *Client) Import(ctx context.Context, id string, configuration json.RawMessage, deploy bool, key string) (Submitted, error) {
+	body, err := wrap(configuration, fmt.Sprintf(`,"deploy":%t`, deploy))
+	if err != nil {
+		return Submitted{}, err
+	}
+	return c.submit(ctx, call{method: http.MethodPost, path: []string{id, "import"}, body: body}, key)
+}
+
+// submit makes a call that is taken at most once for its key, and makes it again
+// while the API is away.
+func (c *Client) submit(ctx context.Context, submit call, key string) (Submitted, error) {
 	if key == "" {
 		key = uuid.NewString()
 	}
 	if !isVisible(key) {
 		return Submitted{}, errors.New("an idempotency key has visible ASCII characters only")
 	}
-	body, err := wrap(configuration)
-	if err != nil {
-		return Submitted{}, err
-	}
-	submit := call{method: http.MethodPut, path: []string{id}, body: body, header: http.Header{"Idempotency-Key": {key}}}
+	submit.header = http.Header{"Idempotency-Key": {key}}
 
-	giveUp := time.Now().Add(c.patience)
+	var giveUp time.Time // the call itself may take minutes
 	pauses := c.pauses()
 	troubled := false
 	for {
@@ -163,6 +184,9 @@ func (c *Client) Submit(ctx context.Context, id string, configuration json.RawMe
 				c.trouble(nil, 0)
 			}
 			return submitted, err
+		}
+		if giveUp.IsZero() {
+			giveUp = time.Now().Add(c.patience)
 		}
 		if time.Now().Add(pause).After(giveUp) {
 			return Submitted{}, err
@@ -188,7 +212,7 @@ func (e *Error) mayPass() bool {
 // Preview checks and evaluates a configuration as Submit does, and stores
 // nothing.
 func (c *Client) Preview(ctx context.Context, id string, configuration json.RawMessage) (Previewed, error) {
-	body, err := wrap(configuration)
+	body, err := wrap(configuration, "")
 	if err != nil {
 		return Previewed{}, err
 	}
@@ -479,15 +503,15 @@ func (c *Client) broken(ctx context.Context, err error) error {
 	return &ConnectionError{Base: c.base.String(), Err: err}
 }
 
-// wrap makes the body of a submit without rewriting the configuration:
+// wrap makes the body of a submit, with what else is in it, without rewriting the configuration:
 // encoding/json would turn it into another text of the same value.
-func wrap(configuration json.RawMessage) ([]byte, error) {
+func wrap(configuration json.RawMessage, beside string) ([]byte, error) {
 	if !json.Valid(configuration) {
 		return nil, errors.New("the configuration is not JSON")
 	}
 	const before, after = `{"configuration":`, `}`
-	body := make([]byte, 0, len(before)+len(configuration)+len(after))
-	return append(append(append(body, before...), configuration...), after...), nil
+	body := make([]byte, 0, len(before)+len(configuration)+len(beside)+len(after))
+	return append(append(append(append(body, before...), configuration...), beside...), after...), nil
 }
 
 // isVisible: may be the value of a header as it is.

@@ -202,7 +202,7 @@ func TestErrorsAreTyped(t *testing.T) {
 	var refused *Error
 	require.ErrorAs(t, err, &refused)
 	require.Equal(t, &Error{Status: 400, Code: "invalid_configuration", Message: "the configuration is not valid", RequestID: "r-1", RetryAfter: 7 * time.Second,
-		Details: []Detail{{"/domain", "is required"}, {"/applications/forum", "has a member too many"}}}, refused)
+		Details: []Detail{{Path: "/domain", Message: "is required"}, {Path: "/applications/forum", Message: "has a member too many"}}}, refused)
 	require.False(t, refused.Away())
 	require.Equal(t, "the configuration is not valid (400 invalid_configuration); /domain: is required; /applications/forum: has a member too many [request r-1]", err.Error())
 }

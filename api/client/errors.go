@@ -35,8 +35,22 @@ type Error struct {
 type Detail struct {
 	// Path is the JSON Pointer of what the message is about; the empty one is
 	// the whole configuration.
-	Path    string `json:"path"`
+	Path string `json:"path"`
+	// Node is the node whose system does not evaluate, which only an import
+	// finds out; empty for all other errors.
+	Node    string `json:"node,omitempty"`
 	Message string `json:"message"`
+}
+
+// About names what the error is about.
+func (d Detail) About() string {
+	switch {
+	case d.Node != "":
+		return "node " + d.Node
+	case d.Path == "":
+		return "the configuration"
+	}
+	return d.Path
 }
 
 func (e *Error) Error() string {
@@ -46,7 +60,7 @@ func (e *Error) Error() string {
 		fmt.Fprintf(&b, " (%d %s)", e.Status, e.Code)
 	}
 	for _, d := range e.Details {
-		fmt.Fprintf(&b, "; %s: %s", d.Path, d.Message)
+		fmt.Fprintf(&b, "; %s: %s", d.About(), d.Message)
 	}
 	if e.RequestID != "" {
 		fmt.Fprintf(&b, " [request %s]", e.RequestID)
@@ -117,7 +131,7 @@ func readError(response *http.Response, token string) error {
 	}
 	e.Code, e.Message, e.RequestID = redact(e.Code), redact(e.Message), redact(e.RequestID)
 	for i, d := range e.Details {
-		e.Details[i] = Detail{Path: redact(d.Path), Message: redact(d.Message)}
+		e.Details[i] = Detail{Path: redact(d.Path), Node: redact(d.Node), Message: redact(d.Message)}
 	}
 	return e
 }

@@ -224,7 +224,9 @@ func runAPI(ctx context.Context, group *errgroup.Group, cfg config.Config, db *s
 	handler, err := api.NewHandler(ctx, api.Config{
 		Sealer: sealer, Reader: db, Callbacks: db, Listener: listener, Workflows: api.NewTemporal(temporal),
 		Verifier: verifier, Origins: cfg.Origins, TicketKey: key, Log: log, Registerer: registry,
-		TrustedProxies: cfg.TrustedProxies, EvaluateTimeout: cfg.NixTimeout + time.Minute,
+		TrustedProxies:  cfg.TrustedProxies,
+		EvaluateTimeout: cfg.NixTimeout + time.Minute,
+		ImportTimeout:   cfg.NixTimeout + cfg.SystemsTimeout + time.Minute,
 	})
 	if err != nil {
 		return err
@@ -235,7 +237,7 @@ func runAPI(ctx context.Context, group *errgroup.Group, cfg config.Config, db *s
 func runWorker(ctx context.Context, cfg config.Config, db *store.Store, listener *store.Listener,
 	temporal client.Client, bao *openbao.Client, registry prometheus.Registerer, log *zap.Logger) error {
 	evaluator, err := nix.New(nix.Config{
-		Timeout: cfg.NixTimeout, MemoryBytes: cfg.NixMemory, Slots: cfg.NixSlots,
+		Timeout: cfg.NixTimeout, MemoryBytes: cfg.NixMemory, Slots: cfg.NixSlots, CAFile: cfg.SourceCAFile,
 		StateDir: filepath.Join(cfg.StateDir, "nix"), Env: picked(os.Environ(), nixVariables...),
 	})
 	if err != nil {
@@ -283,7 +285,7 @@ func runWorker(ctx context.Context, cfg config.Config, db *store.Store, listener
 			Client: temporal,
 			Activities: worker.Activities{
 				Store:    &store.Activities{Store: db, Listener: listener},
-				Nix:      &nix.Activities{Evaluator: evaluator, Cache: db, Sources: db, Entry: cfg.SourceEntry, Roots: sources},
+				Nix:      &nix.Activities{Evaluator: evaluator, Cache: db, Sources: db, Entry: cfg.SourceEntry, Roots: sources, SystemsTimeout: cfg.SystemsTimeout},
 				Deployer: deploys,
 				Callback: &callback.Activities{Claims: db, Origins: cfg.Origins, Caller: &callback.Caller{Resolver: net.DefaultResolver}},
 				OpenBao:  secrets,

@@ -22,6 +22,7 @@ const (
 // Workflow types, as the Web UI and the CLI show them.
 const (
 	WorkflowSubmit      = "Submit"
+	WorkflowImport      = "Import"
 	WorkflowPreview     = "Preview"
 	WorkflowDestroy     = "Destroy"
 	WorkflowSchemaBuild = "SchemaBuild"
@@ -33,8 +34,11 @@ const (
 	// answered before the record, and UpdateCommit follows. Argument
 	// SubmitRequest, result SubmitAnswer.
 	UpdateSubmit = "submit"
-	// UpdateCommit writes the secrets of a submit and records it. Argument
-	// CommitRequest, result SubmitAnswer.
+	// UpdateImport is UpdateSubmit of an import. Argument ImportRequest, result
+	// SubmitAnswer.
+	UpdateImport = "import"
+	// UpdateCommit writes the secrets of a submit or import and records it.
+	// Argument CommitRequest, result SubmitAnswer.
 	UpdateCommit = "commit"
 	// UpdateDestroy records. No argument, result DestroyAnswer.
 	UpdateDestroy = "destroy"
@@ -59,6 +63,7 @@ const (
 	ErrorIdempotencyConflict  = "IdempotencyConflict"
 	ErrorUnavailable          = "Unavailable"
 	ErrorUnknownDeployment    = "UnknownDeployment"
+	ErrorAlreadyExists        = "AlreadyExists"
 	ErrorBuildFailed          = "BuildFailed"
 	ErrorSourceFailed         = "SourceFailed"
 	// ErrorFenceHeld: a deployer may still run; ask again later.
@@ -81,10 +86,10 @@ const (
 	ErrorBrokenLease = "BrokenLease"
 )
 
-// SubmitInput starts a Submit workflow.
+// SubmitInput starts a Submit or an Import workflow.
 type SubmitInput struct {
 	Deployment string `json:"deployment"`
-	// Request is what makes the submit unique for its deployment: the hash of
+	// Request is what makes the submit or import unique for its deployment: the hash of
 	// the idempotency key, or a UUID.
 	Request string `json:"request"`
 }
@@ -101,6 +106,14 @@ type SubmitRequest struct {
 	Secrets []configuration.ApplicationSecrets `json:"secrets,omitempty"`
 }
 
+// ImportRequest is the argument of the update import.
+type ImportRequest struct {
+	SubmitRequest
+	// Deploy: the import becomes a build. Without, it only stores the
+	// configuration.
+	Deploy bool `json:"deploy"`
+}
+
 // CommitRequest brings the secrets of a submit.
 type CommitRequest struct {
 	// Wrapped is an OpenBao response-wrapping token: single use, 60 s. Empty
@@ -108,11 +121,12 @@ type CommitRequest struct {
 	Wrapped string `json:"wrapped"`
 }
 
-// SubmitAnswer says which build a submit became, or that it is ready to become
-// one.
+// SubmitAnswer says which build a submit or import became, or that it is ready
+// to become one.
 type SubmitAnswer struct {
 	// Ready: it passed all checks, and waits for its secrets by UpdateCommit.
-	Ready      bool                  `json:"ready,omitempty"`
+	Ready bool `json:"ready,omitempty"`
+	// Build is 0 for an import that deploys nothing.
 	Build      int64                 `json:"build"`
 	Evaluation deployment.Evaluation `json:"evaluation"`
 }
@@ -150,11 +164,11 @@ type CancelAnswer struct {
 	Status deployment.Status `json:"status"`
 }
 
-// BuildResult is the result of a Submit and of a Destroy workflow.
+// BuildResult is the result of a Submit, an Import and a Destroy workflow.
 type BuildResult struct {
 	// Outcome is the final status of the build, "joined" where an earlier
-	// destroy takes it to its end, or "refused", "idle" or "no request" where
-	// there is none.
+	// destroy takes it to its end, or "refused", "idle", "stored" (an import that
+	// deploys nothing) or "no request" where there is none.
 	Outcome string `json:"outcome"`
 	Build   int64  `json:"build,omitempty"`
 	Reason  string `json:"reason,omitempty"`
@@ -179,6 +193,26 @@ type Refusal struct {
 	Message string `json:"message"`
 }
 
+// SystemsEvaluated is what evaluating the systems of all nodes gave. With
+// neither NoSlot nor Problems every system evaluates.
+type SystemsEvaluated struct {
+	// NoSlot: every slot of the process was in use; nothing was evaluated.
+	NoSlot bool `json:"noSlot,omitempty"`
+	// Problems are the nodes whose systems do not evaluate, in order of their
+	// names. Together they have at most MaxProblemBytes of text.
+	Problems []NodeProblem `json:"problems,omitempty"`
+}
+
+// MaxProblemBytes bounds the texts of the problems of one import.
+const MaxProblemBytes = 48 << 10
+
+// NodeProblem is why the system of a node does not evaluate. The details of a
+// refused import are a []NodeProblem.
+type NodeProblem struct {
+	Node string `json:"node"`
+	Refusal
+}
+
 // SchemaBuildInput starts a SchemaBuild workflow.
 type SchemaBuildInput struct {
 	Snapshot string `json:"snapshot"`
@@ -187,6 +221,9 @@ type SchemaBuildInput struct {
 
 // SubmitID is the ID of the workflow of one submit.
 func SubmitID(deployment, request string) string { return id("submit", deployment, request) }
+
+// ImportID is the ID of the workflow of one import.
+func ImportID(deployment, request string) string { return id("import", deployment, request) }
 
 // PreviewID is the ID of the workflow of one preview.
 func PreviewID(request string) string { return id("preview", request) }

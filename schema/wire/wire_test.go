@@ -12,6 +12,7 @@ import (
 func TestWorkflowIDs(t *testing.T) {
 	require.Equal(t, "submit/shop/abc", wire.SubmitID("shop", "abc"))
 	require.Equal(t, "destroy/shop/a%2Fb%20%C3%A9", wire.DestroyID("shop", "a/b é"))
+	require.Equal(t, "import/shop/abc", wire.ImportID("shop", "abc"))
 	require.Equal(t, "preview/x", wire.PreviewID("x"))
 	require.Equal(t, "schema/abc-slipway-source", wire.SchemaBuildID("/nix/store/abc-slipway-source"))
 }

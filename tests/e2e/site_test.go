@@ -307,10 +307,16 @@ func (s *site) metric(t *testing.T, piece, name string) string {
 // put, was refused, and that nothing goes on for it.
 func (s *site) nothingStored(t *testing.T, id string) {
 	t.Helper()
+	s.nothingStoredBy(t, id, wire.SubmitID)
+}
+
+// nothingStoredBy is nothingStored for another workflow than that of a submit.
+func (s *site) nothingStoredBy(t *testing.T, id string, of func(id, request string) string) {
+	t.Helper()
 	require.Equal(t, http.StatusNotFound, s.call(t, http.MethodGet, "/deployments/"+id, nil, "").Status)
 	s.noRows(t, id)
 	await(t, patience, func() error {
-		workflow, err := s.temporal.DescribeWorkflow(t.Context(), wire.SubmitID(id, wire.HashRequest(id)), "")
+		workflow, err := s.temporal.DescribeWorkflow(t.Context(), of(id, wire.HashRequest(id)), "")
 		var notFound *serviceerror.NotFound
 		if errors.As(err, &notFound) {
 			return nil // it was refused before
@@ -329,7 +335,7 @@ func (s *site) noRows(t *testing.T, id string) {
 	var rows int
 	require.NoError(t, s.database.QueryRow(t.Context(), `
 		SELECT (SELECT count(*) FROM deployments WHERE id = $1) + (SELECT count(*) FROM builds WHERE deployment_id = $1) +
-		       (SELECT count(*) FROM events WHERE deployment_id = $1) + (SELECT count(*) FROM build_log WHERE deployment_id = $1)`,
+		       (SELECT count(*) FROM imports WHERE deployment_id = $1) + (SELECT count(*) FROM events WHERE deployment_id = $1) + (SELECT count(*) FROM build_log WHERE deployment_id = $1)`,
 		id).Scan(&rows))
 	require.Zero(t, rows)
 }

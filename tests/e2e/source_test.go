@@ -12,8 +12,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/converter"
 
+	"slipway.dev/slipway/activities/nix"
 	"slipway.dev/slipway/schema/deployment"
+	"slipway.dev/slipway/schema/wire"
 	"slipway.dev/slipway/tests/stand"
 )
 
@@ -23,7 +26,7 @@ func TestModuleSource(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "source")
 	started, err := stand.New(stand.Options{Source: folder, NotReady: true, Env: []string{
-		"SLIPWAY_NIX_TIMEOUT=10s", "SLIPWAY_NIX_SLOTS=1", "SLIPWAY_DEPLOYER_GRACE=1s",
+		"SLIPWAY_NIX_TIMEOUT=10s", "SLIPWAY_NIX_SYSTEMS_TIMEOUT=8s", "SLIPWAY_NIX_SLOTS=1", "SLIPWAY_DEPLOYER_GRACE=1s",
 	}})
 	require.NoError(t, err)
 	s, err := newSite(started)
@@ -44,6 +47,7 @@ func TestModuleSource(t *testing.T) {
 		{"broken at start", (*source).brokenAtStart},
 		{"mended", (*source).mended},
 		{"one slot", (*source).oneSlot},
+		{"slow system", (*source).slowSystem},
 		{"changed", (*source).changed},
 		{"broken later", (*source).brokenLater},
 		{"another schema", (*source).anotherSchema},
@@ -102,7 +106,8 @@ func (s *source) waits(t *testing.T, why string) {
 		return len(r.WaitsFor) == 1 && strings.HasPrefix(r.WaitsFor[0], "module source: ") && strings.Contains(r.WaitsFor[0], why)
 	})
 	const id = "too-early"
-	for _, a := range []answer{s.put(t, id, body(configuration(""))), s.preview(t, id, body(configuration("")))} {
+	public := s.call(t, http.MethodGet, "/schema", http.Header{"Authorization": {""}}, "")
+	for _, a := range []answer{s.put(t, id, body(configuration(""))), s.preview(t, id, body(configuration(""))), public} {
 		require.Equal(t, http.StatusServiceUnavailable, a.Status, a.Body)
 		require.Equal(t, "service_unavailable", a.Error)
 		require.NotEmpty(t, a.Header.Get("Retry-After"))
@@ -186,8 +191,26 @@ func (s *source) mended(t *testing.T) {
 	s.readyz(t, http.StatusOK, func(r readiness) bool { return len(r.Problems) == 0 })
 	s.deploy(t, "mended", "")
 	s.deploy(t, "hauled-later", "")
+	s.schema(t, `"test"`, "")
 	s.submit(t, "half-way", `"deploy":"fail"`)
 	require.Equal(t, deployment.StateFailed, s.settled(t, "half-way").State)
+}
+
+// schema reads the schema, which anybody may, and gives its tag. It must have
+// the text and, if there is one, not the tag that it had before.
+func (s *source) schema(t *testing.T, text, before string) (tag string) {
+	t.Helper()
+	header := http.Header{"Authorization": {""}}
+	if before != "" {
+		header.Set("If-None-Match", before)
+	}
+	a := s.call(t, http.MethodGet, "/schema", header, "")
+	require.Equal(t, http.StatusOK, a.Status, a.Body)
+	require.Contains(t, a.Body, text)
+	tag = a.Header.Get("ETag")
+	header.Set("If-None-Match", tag)
+	require.Equal(t, http.StatusNotModified, s.call(t, http.MethodGet, "/schema", header, "").Status)
+	return tag
 }
 
 // oneSlot: who finds no slot does not wait, and an evaluation that cannot be
@@ -213,6 +236,11 @@ func (s *source) oneSlot(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, refused.Status, refused.Body)
 	require.Equal(t, "service_unavailable", refused.Error)
 	require.NotEmpty(t, refused.Header.Get("Retry-After"))
+	for _, configuration := range []string{`,"note":"refused"`, `,"note":"known"`} {
+		refused := s.importOnce(t, id, id, configuration, true)
+		require.Equal(t, "service_unavailable", refused.Error, refused.Body)
+		require.NotEmpty(t, refused.Header.Get("Retry-After"), "an import never goes on without, also where the names are known")
+	}
 	s.noRows(t, id)
 
 	require.Equal(t, http.StatusOK, s.preview(t, id, known).Status, "what is known needs no slot")
@@ -240,6 +268,37 @@ func (s *source) oneSlot(t *testing.T) {
 	require.Less(t, time.Since(begun), patience)
 	require.Equal(t, http.StatusOK, s.preview(t, id, body(configuration(`"note":"after"`))).Status)
 	s.nothingStored(t, "stuck")
+}
+
+// slowSystem: a system that takes too long ends an import in time, which says
+// so, and shows before that which node it is.
+func (s *source) slowSystem(t *testing.T) {
+	const id = "import-slow"
+	asked := meanwhile(t, func() answer { return s.imports(t, id, id, `,"systems":{"a":"good","b":"slow"}`, true) })
+	await(t, patience, func() error {
+		run, err := s.temporal.DescribeWorkflowExecution(t.Context(), wire.ImportID(id, wire.HashRequest(id)), "")
+		if err != nil {
+			return err
+		}
+		for _, pending := range run.GetPendingActivities() {
+			var progress nix.Progress
+			if pending.GetHeartbeatDetails() != nil &&
+				converter.GetDefaultDataConverter().FromPayloads(pending.GetHeartbeatDetails(), &progress) == nil &&
+				progress == (nix.Progress{Node: "b", Done: 1, Of: 3}) {
+				return nil
+			}
+		}
+		return fmt.Errorf("no progress is told: %v", run.GetPendingActivities())
+	})
+	// It has the deployment in hand.
+	_, err := s.database.Exec(t.Context(), `INSERT INTO preparing (deployment_id, workflow_id, run_id) VALUES ($1, '', '')`, id)
+	require.ErrorContains(t, err, "preparing_pkey")
+	a := asked()
+	require.Equal(t, "evaluation_failed", a.Error, a.Body)
+	require.Len(t, a.Details, 2)
+	require.Equal(t, "b", a.Details[0].Node)
+	require.Contains(t, a.Details[0].Message, "limit of 8 s")
+	s.nothingStoredBy(t, id, wire.ImportID)
 }
 
 func (s *source) changed(t *testing.T) {
@@ -290,9 +349,12 @@ func (s *source) brokenLater(t *testing.T) {
 func (s *source) anotherSchema(t *testing.T) {
 	const id = "strict"
 	before := s.snapshot(t)
+	tag := s.schema(t, `"test"`, "")
 	s.install(t, "strict", "", nil)
 	s.changes(t, before)
 	s.readyz(t, http.StatusOK, func(r readiness) bool { return len(r.Problems) == 0 })
+
+	s.schema(t, `"uniqueItems"`, tag)
 
 	const value = "hush-hush"
 	given := `{"one":{
@@ -357,6 +419,7 @@ func (s *source) anotherSchema(t *testing.T) {
 func (s *source) gone(t *testing.T) {
 	require.NoError(t, os.RemoveAll(s.folder))
 	s.problem(t, "there is no such folder")
+	s.schema(t, `"uniqueItems"`, "")
 	require.NoError(t, s.Restart(stand.Worker))
 	for _, id := range []string{"hauled-later", "half-way"} {
 		require.Equal(t, deployment.StateIdle, s.destroy(t, id).State)

@@ -29,7 +29,7 @@ type player struct {
 }
 
 func (p player) play(ctx context.Context) error {
-	for _, act := range []func(context.Context) error{p.callBack, p.succeed, p.refuse, p.fail, p.cancel, p.cancelByOperator} {
+	for _, act := range []func(context.Context) error{p.callBack, p.succeed, p.refuse, p.imports, p.fail, p.cancel, p.cancelByOperator} {
 		if err := act(ctx); err != nil {
 			return err
 		}
@@ -84,6 +84,25 @@ func (p player) refuse(ctx context.Context) error {
 	var refused *client.Error
 	if !errors.As(err, &refused) || refused.Code != "invalid_configuration" {
 		return fmt.Errorf("a submit that should be refused: %w", err)
+	}
+	return nil
+}
+
+// imports has an import that deploys, one that only stores, and one with a node
+// whose system does not evaluate.
+func (p player) imports(ctx context.Context) error {
+	for i, deploy := range []bool{true, false} {
+		if _, err := p.api.Import(ctx, fmt.Sprintf("imported-%d", i), configuration("quick", "example.org"), deploy, ""); err != nil {
+			return err
+		}
+	}
+	if err := p.await(ctx, "imported-0", 1, deployment.StatusSucceeded); err != nil {
+		return err
+	}
+	_, err := p.api.Import(ctx, "imported-2", json.RawMessage(`{"test":{"domain":"example.org","systems":{"web":"refuse"}}}`), true, "")
+	var refused *client.Error
+	if !errors.As(err, &refused) || refused.Code != "invalid_configuration" {
+		return fmt.Errorf("an import that should be refused: %w", err)
 	}
 	return nil
 }

@@ -35,6 +35,7 @@ func TestOperatorSecrets(t *testing.T) {
 			"repeats":                    s.repeatsGiveTheSameBuild,
 			"without OpenBao":            s.withoutOpenBao,
 			"refusals":                   s.refusals,
+			"import":                     s.imports,
 			"two submits":                s.twoSubmits,
 			"somebody else writes":       s.somebodyElseWrites,
 			"a worker died":              healed,

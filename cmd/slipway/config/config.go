@@ -33,7 +33,9 @@ type Config struct {
 	SourceEntry     string
 	StateDir        string
 	NixSlots        int
+	SourceCAFile    string
 	NixTimeout      time.Duration
+	SystemsTimeout  time.Duration
 	NixMemory       int64 // bytes
 	DeploySlots     int
 	DeployerEnv     []string
@@ -132,6 +134,9 @@ func Settings() []Setting {
 		{Env: "SLIPWAY_SOURCE_ENTRY", Default: "slipway.nix",
 			Help: "file of the module source that is evaluated",
 			set:  text(func(c *Config) *string { return &c.SourceEntry })},
+		{Env: "SLIPWAY_SOURCE_CA_FILE",
+			Help: "certificates that the server of a git+https source is trusted by (PEM); empty: those of the system",
+			set:  text(func(c *Config) *string { return &c.SourceCAFile })},
 		{Env: "SLIPWAY_STATE_DIR", Default: "/var/lib/slipway",
 			Help: "folder for GC roots, fetched sources and the working folders of deployers",
 			set:  text(func(c *Config) *string { return &c.StateDir })},
@@ -141,6 +146,9 @@ func Settings() []Setting {
 		{Env: "SLIPWAY_NIX_TIMEOUT", Default: "60s",
 			Help: "how long one evaluation may take (at most 10m)",
 			set:  duration(func(c *Config) *time.Duration { return &c.NixTimeout }, 10*time.Minute)},
+		{Env: "SLIPWAY_NIX_SYSTEMS_TIMEOUT", Default: "600s",
+			Help: "how long the systems of all nodes of an import may take together (at most 1h)",
+			set:  duration(func(c *Config) *time.Duration { return &c.SystemsTimeout }, time.Hour)},
 		{Env: "SLIPWAY_NIX_MEMORY", Default: "2GiB",
 			Help: "address space of one evaluation",
 			set:  bytes(func(c *Config) *int64 { return &c.NixMemory })},
@@ -244,8 +252,11 @@ func (v Value) Shown() string {
 }
 
 // AddFlags gives a command a flag for every setting.
-func AddFlags(flags *pflag.FlagSet) {
+func AddFlags(flags *pflag.FlagSet, only ...string) {
 	for _, s := range Settings() {
+		if len(only) > 0 && !slices.Contains(only, s.Env) {
+			continue
+		}
 		flags.String(s.Flag(), s.Default, fmt.Sprintf("%s [%s]", s.Help, s.Env))
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
@@ -87,6 +88,80 @@ command again for the same submit: the same key gives the same build.
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "file with the configuration, - for standard input")
 	cmd.Flags().BoolVar(&following, "follow", false, "print what happens until the build ends")
+	cmd.Flags().StringVar(&key, "key", "", "idempotency key (default: a new one)")
+	return cmd
+}
+
+// importTimeout ends an import that is not followed. The API gives up before
+// that unless the operator gave the systems more time.
+const importTimeout = 15 * time.Minute
+
+func (c *cli) imports() *cobra.Command {
+	var file, key string
+	var following, noDeploy bool
+	cmd := &cobra.Command{
+		Use:   "import <id> -f <file>",
+		Short: "Take over a deployment that slipway does not know",
+		Long: `Take over a deployment that was run by something else, with its configuration.
+All that a submit checks is checked, and the system of each node is evaluated
+too, before anything is stored; that may take minutes. Each node whose system
+does not evaluate is reported (exit code 4). A deployment that slipway knows
+already is refused, also if it is idle.
+
+The import becomes build 1, which deploys the deployment. With --no-deploy the
+configuration is stored and nothing is deployed: the deployment is idle until
+its first submit, and what is up stays as it is.
+
+As with a submit, an import is taken at most once for its --key.
+` + fmt.Sprintf(followHelp, "import"),
+		Example: `  slipway deployments import example -f example.json --no-deploy
+  slipway deployments import example -f example.json --follow`,
+		Args: oneID,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if key == "" {
+				if cmd.Flags().Changed("key") {
+					return usageError("--key is empty")
+				}
+				key = uuid.NewString()
+			}
+			if following && noDeploy {
+				return usageError("--follow follows a build, and with --no-deploy there is none")
+			}
+			body, err := readConfiguration(cmd, file)
+			if err != nil {
+				return err
+			}
+			if c.timeout == 0 && !following {
+				c.timeout = importTimeout
+			}
+			return c.run(cmd, following, "the configuration is checked, and the system of each node evaluated", func(ctx context.Context, api *client.Client, out *console) error {
+				imported, err := api.Import(ctx, args[0], body, !noDeploy, key)
+				if err != nil {
+					return mayHaveBeenTaken(err, key)
+				}
+				evaluated := "evaluated: " + count(len(imported.Nodes), "node")
+				ref := deployment.Ref{Deployment: args[0], Build: imported.Build}
+				text := fmt.Sprintf("imported %s, build %d (%s)", args[0], imported.Build, evaluated)
+				switch {
+				case following:
+					return follow(ctx, api, out, ref, "import", imported, text)
+				case out.json:
+					return out.document(imported)
+				case noDeploy:
+					out.line("imported %s, nothing is deployed (%s)", args[0], evaluated)
+					out.nodes(imported.Nodes)
+					return nil
+				}
+				out.line("%s", text)
+				out.nodes(imported.Nodes)
+				out.note("its log: %s", logCommand(ref))
+				return nil
+			})
+		},
+	}
+	cmd.Flags().StringVarP(&file, "file", "f", "", "file with the configuration, - for standard input")
+	cmd.Flags().BoolVar(&following, "follow", false, "print what happens until the build ends")
+	cmd.Flags().BoolVar(&noDeploy, "no-deploy", false, "store the configuration, and deploy nothing")
 	cmd.Flags().StringVar(&key, "key", "", "idempotency key (default: a new one)")
 	return cmd
 }

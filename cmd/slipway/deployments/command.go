@@ -86,7 +86,7 @@ goes on (--follow, logs). NO_COLOR turns the colours off.
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError("%v\nsee: %s --help", err, cmd.CommandPath())
 	})
-	root.AddCommand(c.list(), c.show(), c.preview(), c.submit(), c.destroy(), c.logs(), c.cancel(), c.sbom())
+	root.AddCommand(c.list(), c.show(), c.preview(), c.submit(), c.imports(), c.destroy(), c.logs(), c.cancel(), c.sbom())
 	for _, cmd := range append(root.Commands(), root) {
 		cmd.SilenceErrors, cmd.SilenceUsage = true, true
 		cmd.ValidArgsFunction = cobra.NoFileCompletions

@@ -113,11 +113,7 @@ func describe(e *client.Error) string {
 		fmt.Fprintf(&b, "; try again in %s", e.RetryAfter)
 	}
 	for _, d := range e.Details {
-		path := cell(d.Path)
-		if path == "" {
-			path = "the configuration"
-		}
-		fmt.Fprintf(&b, "\n  %s: %s", path, cell(d.Message))
+		fmt.Fprintf(&b, "\n  %s: %s", cell(d.About()), cell(d.Message))
 	}
 	if e.RequestID != "" {
 		fmt.Fprintf(&b, "\n  request %s", cell(e.RequestID))

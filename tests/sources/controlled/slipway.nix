@@ -14,6 +14,13 @@ let
     environment = _: if builtins.getEnv "PATH" == "" && builtins.getEnv "SLIPWAY_DATABASE_URL" == "" then true else throw "the environment is there";
     network = _: builtins.stringLength (builtins.readFile (builtins.fetchurl "http://127.0.0.1:1/x")) > 0;
   };
+  # What the system of a node does when it is evaluated.
+  systems = {
+    good = node: (derivation { name = node; system = "any"; builder = "/bin/sh"; }).drvPath;
+    slow = node: builtins.seq (evaluate.slow { work = 600; }) (systems.good node);
+    refuse = node: throw "the node ${node} has no disk";
+    shape = node: { system = node; };
+  };
   # 100 MiB to print, of a string that takes 1 MiB.
   mebibyte = builtins.foldl' (text: _: text + text) "0123456789abcdef" (builtins.genList (i: i) 16);
   print100 = builtins.genList (_: mebibyte) 100;
@@ -35,6 +42,8 @@ in
         # The name of what the deployer does; see deployer.
         deploy = { type = "string"; pattern = "^[a-z0-9-]+$"; };
         destroy = { type = "string"; pattern = "^[a-z0-9-]+$"; };
+        # More nodes than web, and what the systems of all do.
+        systems = { type = "object"; additionalProperties.enum = builtins.attrNames systems ++ [ "missing" ]; };
         # Anything that makes configurations differ.
         note = { };
         count = { type = "integer"; multipleOf = 2; };
@@ -70,9 +79,15 @@ in
       { nodes.web = { names = print100; configuration = "/x"; }; disabledApplications = [ ]; }
     else
       builtins.seq (evaluate.${kind} test) {
-        nodes.web = { names = [ test.domain ]; configuration = "${./slipway.nix}"; };
+        nodes = builtins.mapAttrs (_: _: { names = [ test.domain ]; configuration = "${./slipway.nix}"; }) ({ web = null; } // test.systems or { });
         disabledApplications = [ ];
       };
-  systems = _: { };
+  systems =
+    { test }:
+    let
+      wanted = { web = "good"; } // test.systems or { };
+      there = builtins.filter (node: wanted.${node} != "missing") (builtins.attrNames wanted);
+    in
+    builtins.listToAttrs (map (node: { name = node; value = systems.${wanted.${node}} node; }) there);
   deployer = ./deployer;
 }

@@ -46,6 +46,6 @@ in
         };
         disabledApplications = [ ];
       };
-  systems = _: { };
+  systems = _: { web = (derivation { name = "web"; system = "any"; builder = "/bin/sh"; }).drvPath; };
   deployer = ./deployer;
 }
