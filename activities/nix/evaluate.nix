@@ -7,7 +7,31 @@ let
   request = builtins.fromJSON (builtins.readFile <configuration/request.json>);
   configuration = builtins.fromJSON (builtins.readFile <configuration/configuration.json>);
 
-  source = import (<slipway> + "/${request.entry}");
+  # Asked for by who checks a source: what a source must not look at is an error, in each of its files. Evaluations
+  # that somebody waits for do without, since Nix keeps no file that it imports so.
+  outside = what: throw "it depends on ${what}, and a source takes nothing from the outside";
+  hidden = {
+    __getEnv = name: outside "the environment variable ${name}";
+    __currentTime = outside "the time (builtins.currentTime)";
+    __nixPath = outside "NIX_PATH (builtins.nixPath)";
+    __findFile =
+      path: name:
+      if builtins.substring 0 4 name == "nix/" then
+        builtins.findFile builtins.nixPath name
+      else
+        outside "NIX_PATH, by <${name}>";
+    scopedImport = scope: builtins.scopedImport (hidden // scope);
+    import = builtins.scopedImport hidden;
+    builtins = builtins // {
+      getEnv = hidden.__getEnv;
+      currentTime = hidden.__currentTime;
+      nixPath = hidden.__nixPath;
+      findFile = hidden.__findFile;
+      inherit (hidden) scopedImport import builtins;
+    };
+  };
+
+  source = (if request.closed then builtins.scopedImport hidden else import) (<slipway> + "/${request.entry}");
   attribute = source.${request.attribute};
   callable = builtins.isFunction attribute || attribute ? __functor;
   result = if request.call then attribute configuration else attribute;

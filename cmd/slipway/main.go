@@ -15,6 +15,7 @@ import (
 	"slipway.dev/slipway/cmd/slipway/deployments"
 	"slipway.dev/slipway/cmd/slipway/leases"
 	"slipway.dev/slipway/cmd/slipway/planned"
+	"slipway.dev/slipway/cmd/slipway/source"
 )
 
 func main() {
@@ -36,6 +37,10 @@ func exitCode(err error) int {
 	if errors.As(err, &asked) {
 		return asked.Code
 	}
+	var checked *source.Error
+	if errors.As(err, &checked) {
+		return checked.Code
+	}
 	var job *leases.Error
 	if errors.As(err, &job) {
 		return job.Code
@@ -54,6 +59,7 @@ Run it:
   slipway temporal-setup   register the search attributes
   slipway serve            API and worker in one process (or: api, worker)
   slipway config           what it would run with, and where each value is from
+  slipway source check     whether a module source keeps the contract
 
 Use it:
   slipway deployments submit example -f example.json --follow
@@ -68,6 +74,7 @@ Use it:
 		serveCommand("api", "Run the API alone", parts{api: true}),
 		serveCommand("worker", "Run a worker alone", parts{worker: true}),
 		migrateCommand(), temporalSetupCommand(), configCommand(), versionCommand(), superviseCommand(),
+		source.Command(os.Environ, func() []string { return picked(os.Environ(), nixVariables...) }),
 		deployments.Command(os.Getenv),
 		leases.Command(os.Getenv, func() (leases.Revoker, func(), error) {
 			t, _, err := temporalClient(zap.NewNop())
