@@ -337,6 +337,7 @@ func (c *checker) names(ctx context.Context) error {
 	if err == nil {
 		names, wrong := nix.DecodeNames(raw)
 		if err = wrong; err == nil {
+			c.nodes = []string{}
 			for _, node := range names.Nodes {
 				c.nodes = append(c.nodes, node.Name)
 			}
