@@ -41,18 +41,25 @@ const page = 500
 
 // Cluster is the Kubernetes API server, as far as slipway uses it.
 type Cluster struct {
-	config    *rest.Config
-	custom    rest.Interface
-	databases *shared[[]lease.Database]
-	leases    coordinationclient.LeasesGetter
-	core      coreclient.CoreV1Interface
-	reviews   authenticationclient.TokenReviewInterface
+	config     *rest.Config
+	namespaces []string // metav1.NamespaceAll alone where it is not limited
+	custom     rest.Interface
+	databases  *shared[[]lease.Database]
+	leases     coordinationclient.LeasesGetter
+	core       coreclient.CoreV1Interface
+	reviews    authenticationclient.TokenReviewInterface
 }
 
 // Connect makes the clients. It does not ask the server anything. Requests are
 // not limited by the client: the server has its own fairness, and a renewal
 // must not wait for a list.
-func Connect(config *rest.Config) (*Cluster, error) {
+//
+// Groups and databases are looked for in the namespaces, each named once; in
+// all where none is named, which needs rights in all.
+func Connect(config *rest.Config, namespaces ...string) (*Cluster, error) {
+	if len(namespaces) == 0 {
+		namespaces = []string{metav1.NamespaceAll}
+	}
 	config = rest.CopyConfig(config)
 	config.QPS = -1
 	config.UserAgent = "slipway"
@@ -60,7 +67,7 @@ func Connect(config *rest.Config) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client of the Kubernetes API server: %w", err)
 	}
-	c := &Cluster{config: config}
+	c := &Cluster{config: config, namespaces: namespaces}
 	c.databases = &shared[[]lease.Database]{read: c.listDatabases}
 	if c.custom, err = customClient(config, httpClient); err != nil {
 		return nil, fmt.Errorf("client of %s: %w", groupVersion, err)
@@ -93,8 +100,8 @@ func customClient(config *rest.Config, httpClient *http.Client) (rest.Interface,
 	return rest.RESTClientForConfigAndClient(config, httpClient)
 }
 
-// Databases lists the MysqlDatabases of all namespaces, as they are on the
-// server after the call began. Who may call is decided by them. Calls that come
+// Databases lists the MysqlDatabases (of all namespaces where Connect named
+// none), as they are on the server after the call began. Who may call is decided by them. Calls that come
 // at the same time share a list, which is not to be changed: it is the most
 // costly read of a renewal, and has the same answer for all.
 func (c *Cluster) Databases(ctx context.Context) ([]lease.Database, error) {
@@ -103,29 +110,33 @@ func (c *Cluster) Databases(ctx context.Context) ([]lease.Database, error) {
 
 func (c *Cluster) listDatabases(ctx context.Context) ([]lease.Database, error) {
 	var all []lease.Database
-	for next := ""; ; {
-		raw, err := c.custom.Get().Resource(databases).Param("limit", fmt.Sprint(page)).Param("continue", next).DoRaw(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("list the databases: %w", err)
-		}
-		var list struct {
-			Metadata struct{ Continue string }
-			Items    []json.RawMessage
-		}
-		if err := json.Unmarshal(raw, &list); err != nil {
-			return nil, fmt.Errorf("list the databases: %w", err)
-		}
-		for _, item := range list.Items {
-			database, err := lease.ParseDatabase(item)
+	for _, namespace := range c.namespaces {
+		for next := ""; ; {
+			raw, err := c.custom.Get().Namespace(namespace).Resource(databases).
+				Param("limit", fmt.Sprint(page)).Param("continue", next).DoRaw(ctx)
 			if err != nil {
-				continue // it gives nobody any right
+				return nil, fmt.Errorf("list the databases: %w", err)
 			}
-			all = append(all, database)
-		}
-		if next = list.Metadata.Continue; next == "" {
-			return all, nil
+			var list struct {
+				Metadata struct{ Continue string }
+				Items    []json.RawMessage
+			}
+			if err := json.Unmarshal(raw, &list); err != nil {
+				return nil, fmt.Errorf("list the databases: %w", err)
+			}
+			for _, item := range list.Items {
+				database, err := lease.ParseDatabase(item)
+				if err != nil {
+					continue // it gives nobody any right
+				}
+				all = append(all, database)
+			}
+			if next = list.Metadata.Continue; next == "" {
+				break
+			}
 		}
 	}
+	return all, nil
 }
 
 // ErrNoGroup: there is no such group, or it is being deleted.

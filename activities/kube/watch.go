@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
@@ -29,7 +31,7 @@ type GroupName struct{ Namespace, Name string }
 // Watch hears of groups that change, and knows the leases. What it knows may be
 // old: it is for finding out where to look, and for metrics.
 type Watch struct {
-	groups, leases cache.SharedIndexInformer
+	groups, leases []cache.SharedIndexInformer // one for each namespace of the cluster
 	queue          workqueue.TypedRateLimitingInterface[GroupName]
 }
 
@@ -40,24 +42,6 @@ func (c *Cluster) Watch() (*Watch, error) {
 		return nil, fmt.Errorf("watch the groups: %w", err)
 	}
 	w := &Watch{
-		groups: cache.NewSharedIndexInformer(&cache.ListWatch{
-			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-				return custom.Resource(groups).List(ctx, o)
-			},
-			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-				return custom.Resource(groups).Watch(ctx, o)
-			},
-		}, &unstructured.Unstructured{}, relookEvery, cache.Indexers{}),
-		leases: cache.NewSharedIndexInformer(&cache.ListWatch{
-			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-				o.LabelSelector = lease.LabelKind
-				return c.leases.Leases(metav1.NamespaceAll).List(ctx, o)
-			},
-			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-				o.LabelSelector = lease.LabelKind
-				return c.leases.Leases(metav1.NamespaceAll).Watch(ctx, o)
-			},
-		}, &coordinationv1.Lease{}, 0, cache.Indexers{}),
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[GroupName](100*time.Millisecond, 10*time.Second)),
 	}
 	changed := func(object any) {
@@ -68,26 +52,61 @@ func (c *Cluster) Watch() (*Watch, error) {
 			w.queue.Add(GroupName{group.GetNamespace(), group.GetName()})
 		}
 	}
-	_, err = w.groups.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: changed, UpdateFunc: func(_, object any) { changed(object) }, DeleteFunc: changed,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("watch the groups: %w", err)
+	for _, namespace := range c.namespaces {
+		groups := groupInformer(custom.Resource(groups).Namespace(namespace))
+		_, err = groups.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc: changed, UpdateFunc: func(_, object any) { changed(object) }, DeleteFunc: changed,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("watch the groups: %w", err)
+		}
+		w.groups = append(w.groups, groups)
+		w.leases = append(w.leases, leaseInformer(c.leases.Leases(namespace)))
 	}
 	return w, nil
 }
 
+func groupInformer(groups dynamic.ResourceInterface) cache.SharedIndexInformer {
+	return cache.NewSharedIndexInformer(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return groups.List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return groups.Watch(ctx, o)
+		},
+	}, &unstructured.Unstructured{}, relookEvery, cache.Indexers{})
+}
+
+func leaseInformer(leases coordinationclient.LeaseInterface) cache.SharedIndexInformer {
+	return cache.NewSharedIndexInformer(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.LabelSelector = lease.LabelKind
+			return leases.List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.LabelSelector = lease.LabelKind
+			return leases.Watch(ctx, o)
+		},
+	}, &coordinationv1.Lease{}, 0, cache.Indexers{})
+}
+
 // Run watches until ctx ends.
 func (w *Watch) Run(ctx context.Context) {
-	go w.groups.RunWithContext(ctx)
-	go w.leases.RunWithContext(ctx)
+	for _, informer := range slices.Concat(w.groups, w.leases) {
+		go informer.RunWithContext(ctx)
+	}
 	<-ctx.Done()
 	w.queue.ShutDown()
 }
 
 // Ready waits until all groups and leases are known.
 func (w *Watch) Ready(ctx context.Context) bool {
-	return cache.WaitForCacheSync(ctx.Done(), w.groups.HasSynced, w.leases.HasSynced)
+	for _, informer := range slices.Concat(w.groups, w.leases) {
+		if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+			return false
+		}
+	}
+	return true
 }
 
 // Next waits for a group that changed, or that was not looked at for a while.
@@ -109,9 +128,11 @@ func (w *Watch) Next() (name GroupName, settle func(error), ok bool) {
 
 // Known reports whether any namespace has a group of this name.
 func (w *Watch) Known(name string) bool {
-	for _, object := range w.groups.GetStore().List() {
-		if group, ok := object.(*unstructured.Unstructured); ok && group.GetName() == name {
-			return true
+	for _, groups := range w.groups {
+		for _, object := range groups.GetStore().List() {
+			if group, ok := object.(*unstructured.Unstructured); ok && group.GetName() == name {
+				return true
+			}
 		}
 	}
 	return false
@@ -124,15 +145,20 @@ func (w *Watch) owned(l *coordinationv1.Lease) bool {
 		return false
 	}
 	owner := l.OwnerReferences[0]
-	object, found, err := w.groups.GetStore().GetByKey(l.Namespace + "/" + owner.Name)
-	group, ok := object.(*unstructured.Unstructured)
-	return err == nil && found && ok && owner.Kind == groupKind && group.GetUID() == owner.UID
+	for _, groups := range w.groups {
+		object, found, err := groups.GetStore().GetByKey(l.Namespace + "/" + owner.Name)
+		group, ok := object.(*unstructured.Unstructured)
+		if err == nil && found && ok && owner.Kind == groupKind && group.GetUID() == owner.UID {
+			return true
+		}
+	}
+	return false
 }
 
 // Records are the records of all groups, as far as they can be read.
 func (w *Watch) Records() iter.Seq2[wire.LeaseRef, lease.Record] {
 	return func(yield func(wire.LeaseRef, lease.Record) bool) {
-		for _, object := range w.leases.GetStore().List() {
+		for _, object := range w.leaseObjects() {
 			found, ok := object.(*coordinationv1.Lease)
 			if !ok || !w.owned(found) {
 				continue
@@ -150,4 +176,12 @@ func (w *Watch) Records() iter.Seq2[wire.LeaseRef, lease.Record] {
 			}
 		}
 	}
+}
+
+func (w *Watch) leaseObjects() []any {
+	var all []any
+	for _, leases := range w.leases {
+		all = append(all, leases.GetStore().List()...)
+	}
+	return all
 }

@@ -77,7 +77,7 @@ func runCoordination(ctx context.Context, group *errgroup.Group, cfg config.Conf
 	if err != nil {
 		return err
 	}
-	cluster, err := kube.Connect(access)
+	cluster, err := kube.Connect(access, cfg.GroupNamespaces...)
 	if err != nil {
 		return err
 	}

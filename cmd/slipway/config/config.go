@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/pflag"
 	"go.uber.org/zap/zapcore"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"slipway.dev/slipway/activities/openbao"
 	"slipway.dev/slipway/api/auth"
@@ -52,6 +53,7 @@ type Config struct {
 	CoordinationAudience string
 	CertificateFile      string
 	CertificateKeyFile   string
+	GroupNamespaces      []string // none: all
 	Namespace            string
 	PodName              string
 	FollowTopology       bool
@@ -212,6 +214,9 @@ func Settings() []Setting {
 		{Env: "SLIPWAY_DEPLOY_TLS_KEY_FILE",
 			Help: "its private key (PEM)",
 			set:  text(func(c *Config) *string { return &c.CertificateKeyFile })},
+		{Env: "SLIPWAY_GROUP_NAMESPACES",
+			Help: "Kubernetes namespaces of the failover groups, separated by commas; empty: all, which needs rights in all",
+			set:  namespaces(func(c *Config) *[]string { return &c.GroupNamespaces })},
 		{Env: "SLIPWAY_NAMESPACE", Default: "slipway",
 			Help: "Kubernetes namespace of slipway itself, for leader election",
 			set:  text(func(c *Config) *string { return &c.Namespace })},
@@ -410,6 +415,22 @@ func setProxies(c *Config, v string) error {
 		c.TrustedProxies = append(c.TrustedProxies, network)
 	}
 	return nil
+}
+
+func namespaces(field func(*Config) *[]string) func(*Config, string) error {
+	return func(c *Config, v string) error {
+		for name := range strings.SplitSeq(v, ",") {
+			name = strings.TrimSpace(name)
+			if len(validation.IsDNS1123Label(name)) > 0 {
+				return fmt.Errorf("has %q, which is not the name of a namespace", name)
+			}
+			if slices.Contains(*field(c), name) {
+				return fmt.Errorf("has %s twice", name)
+			}
+			*field(c) = append(*field(c), name)
+		}
+		return nil
+	}
 }
 
 func setIssuers(c *Config, v string) error {

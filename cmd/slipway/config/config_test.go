@@ -21,12 +21,14 @@ func TestFlagsOverEnvironmentOverDefaults(t *testing.T) {
 		`SLIPWAY_TRUSTED_ISSUERS=[{"issuer":"i","audience":"a","jwksFile":"/f"}]`, "SLIPWAY_DEPLOYER_ENV=A, B",
 		"SLIPWAY_CORS_ORIGINS=https://panel.example, http://localhost:3000",
 		"SLIPWAY_TRUSTED_PROXIES=10.0.0.0/8, fd00::/8",
+		"SLIPWAY_GROUP_NAMESPACES=orders, billing",
 	}, flags)
 	require.NoError(t, err)
 	require.Equal(t, 5*time.Second, c.NixTimeout)
 	require.EqualValues(t, 512<<20, c.NixMemory)
 	require.Equal(t, ":8082", c.Listen)
 	require.Equal(t, []string{"A", "B"}, c.DeployerEnv)
+	require.Equal(t, []string{"orders", "billing"}, c.GroupNamespaces)
 	require.Len(t, c.TrustedIssuers, 1)
 	require.True(t, c.Origins.Allows("https://panel.example") && c.Origins.Allows("http://localhost:3000"))
 	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}, c.TrustedProxies)
@@ -60,6 +62,7 @@ func TestBadValuesAreAllNamed(t *testing.T) {
 		"SLIPWAY_TRUSTED_ISSUERS={}", "SLIPWAY_LOG_LEVEL=loud", "SLIPWAY_DEPLOYER_ENV=SLIPWAY_TOKEN", "SLIPWAY_TOKEN=of-a-client",
 		"SLIPWAY_CORS_ORIGINS=https://panel.example,https://*.example",
 		"SLIPWAY_TRUSTED_PROXIES=10.0.0.0/8,proxy.example",
+		"SLIPWAY_GROUP_NAMESPACES=orders,Orders",
 	}, nil)
 	for _, want := range []string{
 		"SLIPWAY_NIX_SLOT: there is no such setting", "SLIPWAY_NIX_SLOTS (0, from environment): is not a whole number",
@@ -67,6 +70,7 @@ func TestBadValuesAreAllNamed(t *testing.T) {
 		"SLIPWAY_TRUSTED_PROXIES (10.0.0.0/8,proxy.example, from environment): is not a list of networks",
 		"SLIPWAY_LOG_LEVEL (loud", "is not handed on",
 		`the entry "https://*.example" has a wildcard`,
+		`SLIPWAY_GROUP_NAMESPACES (orders,Orders, from environment): has "Orders"`,
 	} {
 		require.ErrorContains(t, err, want)
 	}
