@@ -1,0 +1,375 @@
+package chart
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"slipway.dev/slipway/cmd/slipway/config"
+)
+
+// sets are values that installations have; a name is part of a path that helm
+// splits at commas. each says what besides.
+var sets = map[string]struct {
+	values []string
+	each   func(t *testing.T, r release)
+}{
+	"the least": {each: func(t *testing.T, r release) {
+		for _, kind := range []string{"ClusterRole", "Role", "NetworkPolicy", "Ingress", "ServiceMonitor"} {
+			require.False(t, r.has(kind), kind)
+		}
+		aux := find[corev1.Service](t, r, "Service", "bloodraven")
+		require.Len(t, aux.Spec.Ports, 1, "the plain port alone")
+		require.NotContains(t, aux.Spec.Selector, "slipway/leader", "nobody leads")
+		require.False(t, *find[appsv1.Deployment](t, r, "Deployment", "slipway-api").Spec.Template.Spec.AutomountServiceAccountToken)
+	}},
+	"coordination": {values: []string{coordinated}, each: func(t *testing.T, r release) {
+		aux := find[corev1.Service](t, r, "Service", "bloodraven")
+		require.Equal(t, "true", aux.Spec.Selector["slipway/leader"])
+		require.True(t, aux.Spec.PublishNotReadyAddresses, "a leader that waits for PostgreSQL renews leases")
+		require.EqualValues(t, 8443, aux.Spec.Ports[1].Port)
+		require.NotContains(t, find[corev1.Service](t, r, "Service", "slipway").Spec.Selector, "slipway/leader")
+		api := find[appsv1.Deployment](t, r, "Deployment", "slipway-api").Spec.Template.Spec
+		require.True(t, *api.AutomountServiceAccountToken)
+		env := environment(api.Containers[0])
+		require.Equal(t, "true", env["BLOODRAVEN_DEPLOY_API_ENABLED"])
+		require.Equal(t, "bloodraven-deploy", env["BLOODRAVEN_DEPLOY_API_AUDIENCE"])
+		require.Equal(t, ":8443", env["BLOODRAVEN_ESCROW_TLS_ADDR"])
+	}},
+	"coordination by other names": {values: []string{coordinated, `
+fullnameOverride: harbour
+leaderElection: {enabled: true}
+auxiliary:
+  service: {name: harbour-leases}
+  escrowTLS: {port: 9443}
+  deployAPI: {audience: harbour, topology: follow, plannedOperations: false}
+rights: {namespaces: [orders, billing]}
+`}, each: func(t *testing.T, r release) {
+		aux := find[corev1.Service](t, r, "Service", "harbour-leases")
+		require.EqualValues(t, 9443, aux.Spec.Ports[1].Port)
+		container := find[appsv1.Deployment](t, r, "Deployment", "harbour-api").Spec.Template.Spec.Containers[0]
+		require.True(t, slices.ContainsFunc(container.Ports, func(p corev1.ContainerPort) bool { return p.Name == "https" && p.ContainerPort == 9443 }))
+		env := environment(container)
+		require.Equal(t, ":9443", env["BLOODRAVEN_ESCROW_TLS_ADDR"])
+		require.Equal(t, "harbour", env["BLOODRAVEN_DEPLOY_API_AUDIENCE"])
+		require.Equal(t, "orders,billing", env["SLIPWAY_GROUP_NAMESPACES"])
+	}},
+	"the listener before the API": {values: []string{`
+auxiliary: {escrowTLS: {enabled: true, existingSecret: tls}}
+`}, each: func(t *testing.T, r release) {
+		require.Len(t, find[corev1.Service](t, r, "Service", "bloodraven").Spec.Ports, 2)
+		require.False(t, r.has("ClusterRole"))
+	}},
+	"no auxiliary Service": {values: []string{coordinated, "auxiliary: {service: {enabled: false}}"}, each: func(t *testing.T, r release) {
+		require.Len(t, all[corev1.Service](t, r, "Service"), 1)
+	}},
+	"OpenBao by Kubernetes": {values: []string{`
+openbao: {address: "https://openbao.openbao:8200", kubernetesRole: slipway, namespace: team, caSecret: openbao-ca}
+`}, each: func(t *testing.T, r release) {
+		for _, name := range []string{"slipway-api", "slipway-worker"} {
+			pod := find[appsv1.Deployment](t, r, "Deployment", name).Spec.Template.Spec
+			require.False(t, *pod.AutomountServiceAccountToken, name)
+			mounts := pod.Containers[0].VolumeMounts
+			i := slices.IndexFunc(mounts, func(m corev1.VolumeMount) bool {
+				return m.MountPath == "/var/run/secrets/kubernetes.io/serviceaccount"
+			})
+			require.GreaterOrEqual(t, i, 0, "%s logs in with its token", name)
+		}
+	}},
+	"OpenBao by Kubernetes and coordination": {values: []string{coordinated, `
+openbao: {address: "https://openbao.openbao:8200", kubernetesRole: slipway}
+`}},
+	"OpenBao by AppRole": {values: []string{`
+openbao: {address: "https://openbao.openbao:8200", appRoleSecret: slipway-approle, mount: kv, root: slipway}
+`}},
+	"OpenBao by token": {values: []string{`
+openbao: {address: "https://openbao.openbao:8200", tokenSecret: slipway-openbao}
+`}},
+	"Temporal with certificates": {values: []string{`
+temporal: {namespace: slipway.prod, setup: false, tls: {caSecret: temporal-ca, clientSecret: temporal-client, serverName: temporal.example}}
+database: {caSecret: database-ca, key: uri}
+`}, each: func(t *testing.T, r release) {
+		require.Empty(t, find[batchv1.Job](t, r, "Job", "slipway-migrate").Spec.Template.Spec.InitContainers)
+		env := environment(find[appsv1.Deployment](t, r, "Deployment", "slipway-worker").Spec.Template.Spec.Containers[0])
+		require.Equal(t, "true", env["TEMPORAL_TLS"])
+	}},
+	"Temporal Cloud": {values: []string{`
+temporal: {address: "slipway.a1b2c.tmprl.cloud:7233", namespace: slipway.a1b2c, apiKey: {existingSecret: temporal-cloud}}
+`}},
+	"an Ingress": {values: []string{`
+api: {plainText: false}
+ingress: {enabled: true, className: nginx, host: slipway.example, tlsSecret: slipway-tls, annotations: {nginx.ingress.kubernetes.io/proxy-buffering: "off"}}
+`}, each: func(t *testing.T, r release) {
+		ingress := find[networkingv1.Ingress](t, r, "Ingress", "slipway")
+		backend := ingress.Spec.Rules[0].HTTP.Paths[0].Backend.Service
+		service := find[corev1.Service](t, r, "Service", backend.Name)
+		require.Equal(t, service.Spec.Ports[0].Name, backend.Port.Name)
+	}},
+	"many workers and monitors": {values: []string{`
+worker: {replicas: 3, antiAffinity: required, store: {accessMode: ReadWriteMany, storageClass: shared}, runAsUser: 1000}
+api: {replicas: 3, antiAffinity: none}
+serviceMonitor: {enabled: true, labels: {release: prometheus}}
+imagePullSecrets: [{name: registry}]
+image: {digest: "sha256:0123456789012345678901234567890123456789012345678901234567890123"}
+`}, each: func(t *testing.T, r release) {
+		require.Len(t, all[policyv1.PodDisruptionBudget](t, r, "PodDisruptionBudget"), 2)
+		worker := find[appsv1.Deployment](t, r, "Deployment", "slipway-worker")
+		require.Equal(t, appsv1.RollingUpdateDeploymentStrategyType, worker.Spec.Strategy.Type)
+		require.Contains(t, worker.Spec.Template.Spec.Containers[0].Image, "@sha256:")
+	}},
+	"everything of the site's own": {values: []string{`
+logLevel: debug
+shutdownTimeout: 2m
+extraEnv: [{name: DEPLOYER_SSH_KEY, value: /keys/deploy}]
+issuers:
+  - {issuer: "https://a.example", audience: slipway, jwksConfigMap: {name: a-keys, key: keys.json}}
+  - {issuer: "https://b.example", audience: slipway, jwks: '{"keys":[]}'}
+api:
+  extraEnv: [{name: HTTPS_PROXY, value: "http://proxy:3128"}]
+  podLabels: {team: platform}
+  podAnnotations: {a: b}
+  nodeSelector: {disk: ssd}
+  tolerations: [{key: dedicated, operator: Exists}]
+  priorityClassName: system-cluster-critical
+  service: {type: LoadBalancer, port: 80, annotations: {c: d}}
+  serviceAccount: {annotations: {e: f}}
+worker:
+  source: /source
+  deployerEnv: [DEPLOYER_SSH_KEY]
+  store: {existingClaim: my-store}
+  extraVolumes: [{name: source, configMap: {name: source}}, {name: keys, secret: {secretName: keys}}]
+  extraVolumeMounts: [{name: source, mountPath: /source}, {name: keys, mountPath: /keys, readOnly: true}]
+  affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: nix, operator: Exists}]}]}}}
+migrate: {enabled: false}
+`}, each: func(t *testing.T, r release) {
+		require.False(t, r.has("Job"))
+		require.False(t, r.has("PersistentVolumeClaim"))
+		pod := find[appsv1.Deployment](t, r, "Deployment", "slipway-worker").Spec.Template.Spec
+		require.EqualValues(t, 130, *pod.TerminationGracePeriodSeconds)
+		require.NotNil(t, pod.Affinity.NodeAffinity)
+		require.Nil(t, pod.Affinity.PodAntiAffinity)
+	}},
+}
+
+func TestWhatIsRenderedIsAccepted(t *testing.T) {
+	installMonitors(t)
+	for name, set := range sets {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			namespace := kubernetes.Namespace(t)
+			r := render(t, namespace, append([]string{least}, set.values...)...)
+			for _, o := range r {
+				if o.GetNamespace() == "orders" || o.GetNamespace() == "billing" {
+					o.SetNamespace(namespace) // a dry run has no namespaces of its own
+				}
+				require.NoError(t, create(t, o, true), "%s %s", o.GetKind(), o.GetName())
+				require.NotContains(t, text(t, o), "blockOwnerDeletion")
+			}
+			templates := pods(t, r)
+			require.GreaterOrEqual(t, len(templates), 2)
+			for name, template := range templates {
+				checkPod(t, name, template)
+			}
+			worker := find[appsv1.Deployment](t, r, "Deployment", workload(t, r, "-worker"))
+			api := find[appsv1.Deployment](t, r, "Deployment", workload(t, r, "-api"))
+			require.NotEqual(t, worker.Spec.Template.Spec.ServiceAccountName, api.Spec.Template.Spec.ServiceAccountName)
+			for _, account := range all[corev1.ServiceAccount](t, r, "ServiceAccount") {
+				require.False(t, *account.AutomountServiceAccountToken)
+			}
+			accepts(t, api.Spec.Template.Spec.Containers[0], "SLIPWAY_DATABASE_URL", "SLIPWAY_TRUSTED_ISSUERS")
+			accepts(t, worker.Spec.Template.Spec.Containers[0], "SLIPWAY_DATABASE_URL", "SLIPWAY_SOURCE")
+			if set.each != nil {
+				set.each(t, r)
+			}
+		})
+	}
+}
+
+func text(t *testing.T, o *unstructured.Unstructured) string {
+	t.Helper()
+	raw, err := o.MarshalJSON()
+	require.NoError(t, err)
+	return string(raw)
+}
+
+// workload is the name of the Deployment with the suffix.
+func workload(t *testing.T, r release, suffix string) string {
+	t.Helper()
+	for _, d := range all[appsv1.Deployment](t, r, "Deployment") {
+		if strings.HasSuffix(d.Name, suffix) {
+			return d.Name
+		}
+	}
+	t.Fatalf("no Deployment …%s", suffix)
+	return ""
+}
+
+// pods are the pods of everything that has some.
+func pods(t *testing.T, r release) map[string]corev1.PodTemplateSpec {
+	t.Helper()
+	found := map[string]corev1.PodTemplateSpec{}
+	for _, d := range all[appsv1.Deployment](t, r, "Deployment") {
+		found[d.Name] = d.Spec.Template
+	}
+	for _, j := range all[batchv1.Job](t, r, "Job") {
+		found[j.Name] = j.Spec.Template
+	}
+	return found
+}
+
+// checkPod is the restricted profile of Kubernetes' pod security standards, a
+// root folder that nobody writes to, and that mounts and volumes belong to each
+// other.
+func checkPod(t *testing.T, name string, template corev1.PodTemplateSpec) {
+	t.Helper()
+	spec := template.Spec
+	require.True(t, *spec.SecurityContext.RunAsNonRoot, name)
+	require.Positive(t, *spec.SecurityContext.RunAsUser, name)
+	require.Equal(t, corev1.SeccompProfileTypeRuntimeDefault, spec.SecurityContext.SeccompProfile.Type, name)
+	require.NotNil(t, spec.AutomountServiceAccountToken, name)
+	require.False(t, spec.HostNetwork || spec.HostPID || spec.HostIPC, name)
+	volumes := map[string]bool{}
+	for _, v := range spec.Volumes {
+		require.NotContains(t, volumes, v.Name, name)
+		require.Nil(t, v.HostPath, name)
+		volumes[v.Name] = false
+	}
+	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
+		require.False(t, *c.SecurityContext.AllowPrivilegeEscalation, name)
+		require.True(t, *c.SecurityContext.ReadOnlyRootFilesystem, name)
+		require.Equal(t, []corev1.Capability{"ALL"}, c.SecurityContext.Capabilities.Drop, name)
+		require.Empty(t, c.SecurityContext.Capabilities.Add, name)
+		require.False(t, c.Resources.Requests.Memory().IsZero() || c.Resources.Limits.Memory().IsZero(), name)
+		for _, m := range c.VolumeMounts {
+			require.Contains(t, volumes, m.Name, name)
+			volumes[m.Name] = true
+		}
+		seen := map[string]bool{}
+		for _, v := range c.Env {
+			require.False(t, seen[v.Name], "%s has %s twice", name, v.Name)
+			seen[v.Name] = true
+		}
+	}
+	for volume, mounted := range volumes {
+		require.True(t, mounted, "%s does not mount %s", name, volume)
+	}
+	for _, c := range spec.Containers {
+		if template.Labels["app.kubernetes.io/component"] == "migrate" {
+			continue
+		}
+		require.Equal(t, "/readyz", c.ReadinessProbe.HTTPGet.Path, name)
+		require.Equal(t, "/healthz", c.LivenessProbe.HTTPGet.Path, name)
+		require.NotNil(t, c.StartupProbe, name)
+	}
+}
+
+// environment is the environment of a container; what comes from elsewhere has
+// a value that fits everywhere.
+func environment(c corev1.Container) map[string]string {
+	env := map[string]string{}
+	for _, v := range c.Env {
+		if v.ValueFrom != nil {
+			v.Value = "from-elsewhere"
+		}
+		env[v.Name] = v.Value
+	}
+	return env
+}
+
+// accepts checks that the program would start with the container's environment.
+func accepts(t *testing.T, c corev1.Container, required ...string) {
+	t.Helper()
+	var pairs []string
+	for name, value := range environment(c) {
+		pairs = append(pairs, name+"="+value)
+	}
+	read, values, err := config.Read(pairs, nil)
+	require.NoError(t, err)
+	if read.Coordination {
+		required = append(required, "SLIPWAY_DEPLOY_TLS_CERT_FILE", "SLIPWAY_DEPLOY_TLS_KEY_FILE",
+			"BLOODRAVEN_DEPLOY_API_AUDIENCE", "SLIPWAY_NAMESPACE", "SLIPWAY_POD_NAME")
+	}
+	require.NoError(t, config.Require(values, required...))
+}
+
+// The defaults are a contract: jobs and operators know them.
+func TestDefaultsOfTheCoordinationAPI(t *testing.T) {
+	t.Parallel()
+	raw, err := os.ReadFile(chartFolder + "/values.yaml")
+	require.NoError(t, err)
+	var values map[string]any
+	require.NoError(t, yaml.Unmarshal(raw, &values))
+	for path, want := range map[string]any{
+		"leaderElection.enabled":                              true,
+		"auxiliary.service.enabled":                           true,
+		"auxiliary.service.name":                              "bloodraven",
+		"auxiliary.escrowTLS.enabled":                         false,
+		"auxiliary.escrowTLS.port":                            float64(8443),
+		"auxiliary.escrowTLS.existingSecret":                  "",
+		"auxiliary.deployAPI.enabled":                         false,
+		"auxiliary.deployAPI.audience":                        "bloodraven-deploy",
+		"auxiliary.deployAPI.networkPolicy.enabled":           false,
+		"auxiliary.deployAPI.networkPolicy.additionalIngress": []any{},
+	} {
+		got, found, err := unstructured.NestedFieldNoCopy(values, strings.Split(path, ".")...)
+		require.NoError(t, err)
+		require.True(t, found, path)
+		require.EqualValues(t, want, got, path)
+	}
+}
+
+func TestTheChartIsWellFormed(t *testing.T) {
+	t.Parallel()
+	_, err := helm(t, []string{"lint", "--strict", chartFolder}, least, coordinated)
+	require.NoError(t, err)
+}
+
+func TestWhatIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ values, want string }{
+		{`auxiliary: {escrowTLS: {enabled: true}}`, "needs auxiliary.escrowTLS.existingSecret"},
+		{`auxiliary: {deployAPI: {enabled: true}}`, "needs auxiliary.escrowTLS.enabled=true"},
+		{`auxiliary: {deployAPI: {enabled: true}, escrowTLS: {enabled: true}}`, "needs auxiliary.escrowTLS.existingSecret"},
+		{coordinated + `leaderElection: {enabled: false}`, "needs leaderElection.enabled=true"},
+		{`auxiliary: {deployAPI: {enabled: true, audience: ""}, escrowTLS: {enabled: true, existingSecret: tls}}`, "audience must not be empty"},
+		{`auxiliary: {deployAPI: {networkPolicy: {enabled: true}}}`, "needs auxiliary.deployAPI.enabled=true"},
+		{`auxiliary: {escrowTLS: {port: 8081}}`, "port 8081 is taken"},
+		{`auxiliary: {service: {name: slipway}}`, "choose another"},
+		{`image: {repository: ""}`, "image.repository is missing"},
+		{`database: {existingSecret: ""}`, "database.existingSecret is missing"},
+		{`temporal: {address: ""}`, "temporal.address is missing"},
+		{`issuers: []`, "issuers is empty"},
+		{`issuers: [{issuer: a, audience: b}]`, "needs either jwks or jwksConfigMap"},
+		{`worker: {source: ""}`, "worker.source is missing"},
+		{`worker: {replicas: 2}`, "needs worker.store.accessMode=ReadWriteMany"},
+		{`openbao: {address: "https://b:8200"}`, "needs exactly one of"},
+		{`openbao: {address: "https://b:8200", tokenSecret: a, kubernetesRole: b}`, "and has 2"},
+		{`openbao: {tokenSecret: a}`, "no openbao.address"},
+		{`api: {plainText: false}`, "listens in plain text"},
+		{`ingress: {enabled: true}`, "ingress.host is missing"},
+		{`ingress: {enabled: true, host: a.example}`, "ingress.tlsSecret is missing"},
+		{`extraEnv: [{name: SLIPWAY_SOURCE, value: /x}]`, "extraEnv has SLIPWAY_SOURCE"},
+		// By the schema of the values.
+		{`auxiliary: {deployApi: {enabled: true}}`, "deployApi"},
+		{`auxiliary: {escrowTLS: {port: "8443"}}`, "/auxiliary/escrowTLS/port"},
+		{`shutdownTimeout: 1m30s`, "/shutdownTimeout"},
+		{`worker: {runAsUser: 0}`, "/worker/runAsUser"},
+		{`image: {digest: latest}`, "/image/digest"},
+	} {
+		t.Run(test.want, func(t *testing.T) {
+			t.Parallel()
+			_, err := helm(t, []string{"template", "slipway", chartFolder}, least, test.values)
+			require.ErrorContains(t, err, test.want)
+		})
+	}
+}
