@@ -9,7 +9,7 @@ RACE := ./schema/... ./activities/... ./workflows/... ./worker/... ./api/... ./c
 	$(addprefix ./cmd/slipway-dev/,ports supervise postgres kube bao issuer up)
 # The tests of the whole mostly wait, so two packages run at a time; those that
 # break things have the machine for themselves.
-WHOLE := ./tests ./tests/source ./tests/e2e ./tests/coordination ./tests/leasejobs ./tests/kubestand ./tests/kvstand ./tests/secrets
+WHOLE := ./tests ./tests/source ./tests/chart ./tests/e2e ./tests/coordination ./tests/leasejobs ./tests/kubestand ./tests/kvstand ./tests/secrets
 FAULTS := ./tests/faults ./tests/leasesoak ./tests/bench
 TOOLS := bin/tools
 # The server for secrets is OpenBao where there is one.
@@ -61,6 +61,13 @@ bin/kvserver: tests/kvserver/go.mod tests/kvserver/go.sum tests/kvserver/main.go
 	go build -C tests/kvserver -o $(CURDIR)/$@ .
 	@touch $@
 
+.PHONY: helm
+helm: bin/helm ## build bin/helm, which the tests of the chart run
+bin/helm: tests/helm/go.mod tests/helm/go.sum
+	@echo "Building helm: some minutes the first time."
+	go build -C tests/helm -o $(CURDIR)/$@ helm.sh/helm/v4/cmd/helm
+	@touch $@
+
 ##@ Develop
 
 .PHONY: check
@@ -83,11 +90,14 @@ generate: ## write the generated files
 .PHONY: tools
 tools: $(TOOLS)/staticcheck
 $(TOOLS)/staticcheck: .ci/tools/go.mod .ci/tools/go.sum
-	cd .ci/tools && GOBIN=$(CURDIR)/$(TOOLS) go install tool
+	cd .ci/tools && GOBIN=$(CURDIR)/$(TOOLS) go install honnef.co/go/tools/cmd/staticcheck go.temporal.io/sdk/contrib/tools/workflowcheck
+	touch $@
+$(TOOLS)/cyclonedx-gomod: .ci/tools/go.mod .ci/tools/go.sum
+	cd .ci/tools && GOBIN=$(CURDIR)/$(TOOLS) go install github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
 	touch $@
 
 .PHONY: test
-test: deps-test build bin/kube-apiserver $(KVSERVER) ## every test
+test: deps-test build bin/kube-apiserver bin/helm $(KVSERVER) ## every test
 	@echo "Unit tests, with the race detector:"
 	GORACE=atexit_sleep_ms=0 go test -race $(RACE)
 	@echo "The whole, as processes:"
@@ -112,6 +122,12 @@ bench: deps-test build bin/kube-apiserver ## ratios, each measured side by side 
 histories: build ## record new histories for the replay test (keep the old ones that a release ran with)
 	go run ./tests/histories -replace
 
+##@ Release
+
+.PHONY: release
+release: $(TOOLS)/cyclonedx-gomod ## dist/: slipway of the commit that is checked out, each built twice and compared, with its SBOM and checksums
+	deploy/release/release.sh dist $(TOOLS)/cyclonedx-gomod
+
 .PHONY: clean
 clean: ## remove what was built (not the state of `make dev`)
-	rm -rf bin
+	rm -rf bin dist

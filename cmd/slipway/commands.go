@@ -158,24 +158,38 @@ own: TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_API_KEY and TEMPORAL_TLS_…
 func versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Print the version of this program",
+		Short: "Print the version of this program, its commit, and the date of that",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			version, revision := "development", "unknown"
-			if info, ok := debug.ReadBuildInfo(); ok {
-				if info.Main.Version != "" && info.Main.Version != "(devel)" {
-					version = info.Main.Version
-				}
-				for _, s := range info.Settings {
-					if s.Key == "vcs.revision" {
-						revision = s.Value
-					}
-				}
-			}
-			_, err := fmt.Fprintf(c.OutOrStdout(), "slipway %s (commit %s, %s)\n", version, revision, runtime.Version())
+			info, _ := debug.ReadBuildInfo()
+			_, err := fmt.Fprintln(c.OutOrStdout(), versionLine(info))
 			return err
 		},
 	}
+}
+
+// versionLine is what the Go command has put into the program: the tag of the
+// commit, or a version made of its date and hash, and the commit.
+func versionLine(info *debug.BuildInfo) string {
+	version, commit, date := "development", "unknown", "unknown"
+	if info == nil {
+		info = &debug.BuildInfo{}
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		version = v
+	}
+	changed := ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			commit = s.Value
+		case s.Key == "vcs.time":
+			date = s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			changed = " with changes"
+		}
+	}
+	return fmt.Sprintf("slipway %s (commit %s%s, date %s, %s)", version, commit, changed, date, runtime.Version())
 }
 
 // temporalClient makes a client from Temporal's own variables. It connects
