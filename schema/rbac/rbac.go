@@ -10,7 +10,7 @@
 // The objects are those of a ServiceAccount slipway in the namespace slipway.
 // The development machine and the tests apply them as they are, so every test
 // against a Kubernetes API server runs with these rights. The chart ships the
-// same rules under its own names.
+// same rules under its own names, which tests/chart compares.
 package rbac
 
 import "embed"

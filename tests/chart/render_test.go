@@ -116,7 +116,7 @@ ingress: {enabled: true, className: nginx, host: slipway.example, tlsSecret: sli
 		require.Equal(t, service.Spec.Ports[0].Name, backend.Port.Name)
 	}},
 	"many workers and monitors": {values: []string{`
-worker: {replicas: 3, antiAffinity: required, store: {accessMode: ReadWriteMany, storageClass: shared}, runAsUser: 1000}
+worker: {replicas: 3, antiAffinity: required, store: {accessMode: ReadWriteMany, storageClass: shared}}
 api: {replicas: 3, antiAffinity: none}
 serviceMonitor: {enabled: true, labels: {release: prometheus}}
 imagePullSecrets: [{name: registry}]
@@ -363,7 +363,6 @@ func TestWhatIsRefused(t *testing.T) {
 		{`auxiliary: {deployApi: {enabled: true}}`, "deployApi"},
 		{`auxiliary: {escrowTLS: {port: "8443"}}`, "/auxiliary/escrowTLS/port"},
 		{`shutdownTimeout: 1m30s`, "/shutdownTimeout"},
-		{`worker: {runAsUser: 0}`, "/worker/runAsUser"},
 		{`image: {digest: latest}`, "/image/digest"},
 	} {
 		t.Run(test.want, func(t *testing.T) {

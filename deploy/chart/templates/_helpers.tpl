@@ -45,6 +45,7 @@ capabilities:
   drop: [ALL]
 {{- end -}}
 
+{{- /* The user of the image: Nix does not work as one that has no name there. */ -}}
 {{- define "slipway.podSecurity" -}}
 runAsNonRoot: true
 runAsUser: 65532
