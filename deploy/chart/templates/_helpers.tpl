@@ -149,6 +149,10 @@ seccompProfile:
   value: {{ .Values.logLevel | quote }}
 - name: SLIPWAY_SHUTDOWN_TIMEOUT
   value: {{ .Values.shutdownTimeout | quote }}
+{{- with .Values.corsOrigins }}
+- name: SLIPWAY_CORS_ORIGINS
+  value: {{ join "," . | quote }}
+{{- end }}
 {{- with .Values.openbao }}
 {{- if .address }}
 - name: OPENBAO_ADDR
