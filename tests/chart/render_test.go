@@ -134,6 +134,9 @@ extraEnv: [{name: DEPLOYER_SSH_KEY, value: /keys/deploy}]
 issuers:
   - {issuer: "https://a.example", audience: slipway, jwksConfigMap: {name: a-keys, key: keys.json}}
   - {issuer: "https://b.example", audience: slipway, jwks: '{"keys":[]}'}
+  - {issuer: "https://c.example", audience: slipway, jwksUrl: "https://c.example/keys"}
+  - {issuer: "https://d.example", audience: slipway, caSecret: issuer-ca}
+corsOrigins: ["https://panel.example", "https://other.example"]
 api:
   extraEnv: [{name: HTTPS_PROXY, value: "http://proxy:3128"}]
   podLabels: {team: platform}
@@ -349,7 +352,7 @@ func TestWhatIsRefused(t *testing.T) {
 		{`database: {existingSecret: ""}`, "database.existingSecret is missing"},
 		{`temporal: {address: ""}`, "temporal.address is missing"},
 		{`issuers: []`, "issuers is empty"},
-		{`issuers: [{issuer: a, audience: b}]`, "needs either jwks or jwksConfigMap"},
+		{`issuers: [{issuer: a, audience: b, jwks: "{}", jwksUrl: "https://a.example/keys"}]`, "more than one of jwks, jwksConfigMap and jwksUrl"},
 		{`worker: {source: ""}`, "worker.source is missing"},
 		{`worker: {replicas: 2}`, "needs worker.store.accessMode=ReadWriteMany"},
 		{`openbao: {address: "https://b:8200"}`, "needs exactly one of"},
