@@ -48,7 +48,8 @@ type Claims struct {
 	Subject  string
 	// Scope is a list of scopes, separated by spaces.
 	Scope string
-	// Deployments limits the token to these identifiers; nil does not.
+	// Deployments limits the token to these identifiers, an empty list to none
+	// of them; nil does not limit it.
 	Deployments []string
 	// IssuedAt and Expires have a resolution of a second. Expires may lie
 	// before IssuedAt: that is how an expired token is made.
@@ -108,7 +109,7 @@ func (i *Issuer) Token(claims Claims) (string, error) {
 	}
 	private := struct {
 		Scope       string   `json:"scope"`
-		Deployments []string `json:"deployments,omitempty"`
+		Deployments []string `json:"deployments,omitzero"`
 	}{claims.Scope, claims.Deployments}
 	token, err := jwt.Signed(i.signer).Claims(registered).Claims(private).Serialize()
 	if err != nil {

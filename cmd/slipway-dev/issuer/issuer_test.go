@@ -58,6 +58,18 @@ func TestTokenWithoutALimitHasNoDeploymentsClaim(t *testing.T) {
 	require.NotContains(t, all, "deployments")
 }
 
+func TestTokenForNoDeploymentHasAnEmptyClaim(t *testing.T) {
+	i, err := issuer.Open(t.TempDir())
+	require.NoError(t, err)
+	text, err := i.Token(issuer.Claims{Scope: "a", Deployments: []string{}})
+	require.NoError(t, err)
+	token, err := jwt.ParseSigned(text, []jose.SignatureAlgorithm{jose.ES256})
+	require.NoError(t, err)
+	var all map[string]any
+	require.NoError(t, token.UnsafeClaimsWithoutVerification(&all))
+	require.Equal(t, []any{}, all["deployments"])
+}
+
 func TestOpenAgainKeepsTheKey(t *testing.T) {
 	folder := t.TempDir()
 	first, err := issuer.Open(folder)
