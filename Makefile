@@ -6,10 +6,10 @@ SHELL := /bin/bash
 # What is tested with the race detector: everything but the tests that start
 # the whole as processes, and what links the Temporal server.
 RACE := ./schema/... ./activities/... ./workflows/... ./worker/... ./api/... ./cmd/slipway/... \
-	$(addprefix ./cmd/slipway-dev/,ports supervise postgres kube bao issuer up)
+	$(addprefix ./cmd/slipway-dev/,ports supervise postgres kube bao issuer panel up)
 # The tests of the whole mostly wait, so two packages run at a time; those that
 # break things have the machine for themselves.
-WHOLE := ./tests ./tests/source ./tests/chart ./tests/e2e ./tests/coordination ./tests/leasejobs ./tests/kubestand ./tests/kvstand ./tests/secrets
+WHOLE := ./tests ./tests/source ./tests/chart ./tests/e2e ./tests/coordination ./tests/leasejobs ./tests/kubestand ./tests/kvstand ./tests/secrets ./tests/panel
 FAULTS := ./tests/faults ./tests/leasesoak ./tests/bench
 TOOLS := bin/tools
 # The server for secrets is OpenBao where there is one.

@@ -40,7 +40,7 @@ from the top of a clone. The other commands run, or make, single parts of that.`
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	command.AddCommand(upCommand(env), downCommand(), temporalCommand(env), postgresCommand(env), kubeCommand(env), baoCommand(env), issuerCommand(), tokenCommand())
+	command.AddCommand(upCommand(env), downCommand(), temporalCommand(env), postgresCommand(env), kubeCommand(env), baoCommand(env), panelCommand(env), issuerCommand(), tokenCommand())
 	return command
 }
 

@@ -27,9 +27,10 @@ func upCommand(env lookup) *cobra.Command {
 		Use:   "up",
 		Short: "Run everything on one machine",
 		Long: `Runs PostgreSQL, Temporal with its Web UI, and slipway (API and worker) on one
-machine, submits the example deployment, and prints where everything is. Then it
-stays until Ctrl-C, which stops all that it started. A second Ctrl-C kills it at
-once. Started again, all goes on where it was.
+machine with an example panel for people, submits the example deployment, and
+prints where everything is. Then it stays until Ctrl-C, which stops all that it
+started. A second Ctrl-C kills it at once. Started again, all goes on where it
+was.
 
 Addresses and a token are written to dev.env in the state folder:
 
@@ -63,6 +64,7 @@ of them is taken. The programs' logs are in the folder logs of the state folder.
 	temporal := newPortFlag(flags, "Temporal frontend (gRPC)", "temporal-port", "DEV_TEMPORAL_PORT", 7233)
 	ui := newPortFlag(flags, "Temporal Web UI", "ui-port", "DEV_UI_PORT", 8233)
 	postgres := newPortFlag(flags, "PostgreSQL server", "postgres-port", "DEV_POSTGRES_PORT", 5433)
+	panel := newPanelPort(flags)
 	flags.BoolVar(&withKube, "kube", false, "run a Kubernetes API server and the lease API too")
 	lease := newPortFlag(flags, "lease API (with --kube)", "lease-port", "DEV_LEASE_PORT", 8443)
 	kubernetes := newKubePorts(flags)
@@ -88,12 +90,12 @@ of them is taken. The programs' logs are in the folder logs of the state folder.
 		if detach {
 			return up.Detach(ctx, *state, self, detachedArguments(command.Flags()), command.OutOrStdout())
 		}
-		uses, err := resolve(command.Flags(), env, api, metrics, health, temporal, ui, postgres)
+		uses, err := resolve(command.Flags(), env, api, metrics, health, temporal, ui, postgres, panel)
 		if err != nil {
 			return err
 		}
 		options.API, options.Metrics, options.Health = uses[0], uses[1], uses[2]
-		options.Temporal, options.UI, options.Postgres = uses[3], uses[4], uses[5]
+		options.Temporal, options.UI, options.Postgres, options.Panel = uses[3], uses[4], uses[5], uses[6]
 		if withKube {
 			uses, err := resolve(command.Flags(), env, lease, kubernetes.api, kubernetes.etcd, kubernetes.etcdPeer)
 			if err != nil {

@@ -6,7 +6,7 @@
 #   install.sh bao        what the nodes of the example read their secrets with
 #                         (`make dev BAO=1`, and the tests): curl
 #   install.sh run test   and what the tests need: a C compiler for the race
-#                         detector
+#                         detector, and Chromium for the browser tests
 #   install.sh kube       what the Kubernetes API server of `make dev KUBE=1` and
 #                         of the tests needs: etcd
 set -euo pipefail
@@ -28,6 +28,7 @@ for what in "$@"; do
     test)
       need gcc gcc
       [[ -e /usr/include/stdlib.h ]] || packages+=(libc6-dev)
+      need chromium chromium
       ;;
     kube)
       need etcd-server etcd

@@ -107,10 +107,10 @@ func (i *Issuer) Token(claims Claims) (string, error) {
 		IssuedAt: jwt.NewNumericDate(claims.IssuedAt),
 		Expiry:   jwt.NewNumericDate(claims.Expires),
 	}
-	private := struct {
-		Scope       string   `json:"scope"`
-		Deployments []string `json:"deployments,omitzero"`
-	}{claims.Scope, claims.Deployments}
+	private := map[string]any{"scope": claims.Scope}
+	if claims.Deployments != nil {
+		private["deployments"] = claims.Deployments
+	}
 	token, err := jwt.Signed(i.signer).Claims(registered).Claims(private).Serialize()
 	if err != nil {
 		return "", fmt.Errorf("issuer: sign: %w", err)

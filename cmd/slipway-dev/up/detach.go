@@ -101,10 +101,10 @@ func Detach(ctx context.Context, stateFolder, path string, args []string, out io
 	}
 }
 
-// Limits of a stop: what Run needs at most for its five servers, and what it
+// Limits of a stop: what Run needs at most for its six servers, and what it
 // needs when it kills them.
 const (
-	downTime = 5*stopTime + 5*time.Second
+	downTime = 6*stopTime + 5*time.Second
 	killTime = 10 * time.Second
 )
 

@@ -1,8 +1,9 @@
 // Package up runs the whole development machine: PostgreSQL, Temporal with its
 // Web UI, a Kubernetes API server and a secrets server where they are asked for,
-// and slipway, in this order, and stops them in the reverse one.
+// the example panel, and slipway, in this order, and stops them in the reverse
+// one.
 //
-//	lock → ports → PostgreSQL → Temporal → (Kubernetes) → (secrets server)
+//	lock → ports → PostgreSQL → Temporal → (Kubernetes) → (secrets server) → panel
 //	     → migrate → temporal-setup → serve → dev.env → example → ready … Ctrl-C, or a child ends → stop all
 //
 // Nothing is started before the folder is locked and every port is known to be
@@ -17,7 +18,7 @@
 //	           it ends properly
 //	dev.env    addresses and a token, as KEY='value' lines, mode 0600
 //	logs/      one file for each program; dev.log is the output of a detached run
-//	postgres/  temporal/  kube/  bao/  issuer/  slipway/    the programs' own state
+//	postgres/  temporal/  kube/  bao/  panel/  issuer/  slipway/    the programs' own state
 //	profiles/  where the example source's deployer activates
 //	runtime/   what its nodes have read from the secrets server
 //

@@ -14,6 +14,9 @@ import (
 // namespace is the one that the command temporal makes.
 const namespace = "default"
 
+// corsVariable has the front-ends that slipway allows.
+const corsVariable = "SLIPWAY_CORS_ORIGINS"
+
 // The variables of the lease API's clients.
 const (
 	leaseURLVariable   = "SLIPWAY_LEASE_URL"
@@ -34,9 +37,10 @@ func addressOf(use ports.Use) string { return "http://" + ports.Address(use.Port
 // What the caller sets for slipway comes through (SLIPWAY_NIX_SLOTS=1), what
 // this machine decides wins.
 func serverEnvironment(o Options, s state, databaseURL, jwksFile string) ([]string, error) {
-	issuers, err := json.Marshal([]map[string]string{{
-		"issuer": issuer.DefaultIssuer, "audience": issuer.DefaultAudience, "jwksFile": jwksFile,
-	}})
+	issuers, err := json.Marshal([]map[string]string{
+		{"issuer": issuer.DefaultIssuer, "audience": issuer.DefaultAudience, "jwksFile": jwksFile},
+		{"issuer": addressOf(o.Panel), "audience": issuer.DefaultAudience},
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -56,6 +60,7 @@ func serverEnvironment(o Options, s state, databaseURL, jwksFile string) ([]stri
 		{"SLIPWAY_SOURCE", o.Source},
 		{"SLIPWAY_STATE_DIR", s.path("slipway")},
 		{"SLIPWAY_TRUSTED_ISSUERS", string(issuers)},
+		{corsVariable, origins(o)},
 		{"SLIPWAY_DEPLOYER_ENV", strings.Join(handedOn, ",")},
 		{"TEMPORAL_ADDRESS", ports.Address(o.Temporal.Port)},
 		{"TEMPORAL_NAMESPACE", namespace},
@@ -75,6 +80,18 @@ func serverEnvironment(o Options, s state, databaseURL, jwksFile string) ([]stri
 		variables = append(variables, o.Bao.variables(s)...)
 	}
 	return with(inherited(o.Environ), variables), nil
+}
+
+// origins are the front-ends that may call: the panel, and those that the
+// caller's environment names, such as a front-end that is being written.
+func origins(o Options) string {
+	all := addressOf(o.Panel)
+	for _, variable := range o.Environ {
+		if more, ok := strings.CutPrefix(variable, corsVariable+"="); ok && more != "" {
+			all += "," + more
+		}
+	}
+	return all
 }
 
 // leaseURL is the lease API, by the name that its certificate has in every
@@ -139,6 +156,7 @@ func writeDevEnv(o Options, s state, databaseURL, token string) error {
 		{"TEMPORAL_ADDRESS", ports.Address(o.Temporal.Port)},
 		{"TEMPORAL_NAMESPACE", namespace},
 		{"TEMPORAL_UI_URL", addressOf(o.UI)},
+		{"PANEL_URL", addressOf(o.Panel)},
 		{"METRICS_URL", addressOf(o.Metrics) + "/metrics"},
 		{"DATABASE_URL", databaseURL},
 	}

@@ -144,6 +144,7 @@ func (r *run) summary(token, databaseURL string) {
 	fmt.Fprintf(r.Out, `
 ready after %.1f s
 
+  panel            %s
   API              %s
   its description  %s/docs
   Temporal Web UI  %s/namespaces/%s/workflows?query=%s
@@ -155,7 +156,7 @@ ready after %.1f s
   curl -H 'Authorization: Bearer %s' %s/deployments/%s
 
 `,
-		time.Since(r.begun).Seconds(), addressOf(r.API), addressOf(r.API), addressOf(r.UI), namespace, query,
+		time.Since(r.begun).Seconds(), addressOf(r.Panel), addressOf(r.API), addressOf(r.API), addressOf(r.UI), namespace, query,
 		addressOf(r.Metrics), databaseURL, r.state.path("dev.env"), r.state.path("logs"), token, addressOf(r.API), deployment)
 	if r.Kube != nil {
 		fmt.Fprintf(r.Out, `  Kubernetes API   https://%s, KUBECONFIG=%s

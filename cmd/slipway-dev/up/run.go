@@ -21,7 +21,8 @@ import (
 type Options struct {
 	// StateFolder holds everything (see the package).
 	StateFolder string
-	// Self is the program whose commands temporal, postgres, kube and bao are run.
+	// Self is the program whose commands temporal, postgres, kube, bao and panel
+	// are run.
 	Self string
 	// Slipway is the program slipway.
 	Slipway string
@@ -32,7 +33,7 @@ type Options struct {
 	// Example is the file with the configuration to submit; empty submits none.
 	Example string
 	// The listeners.
-	API, Metrics, Health, Temporal, UI, Postgres ports.Use
+	API, Metrics, Health, Temporal, UI, Postgres, Panel ports.Use
 	// Kube is the Kubernetes API server, and with it the lease API; nil for
 	// none.
 	Kube *Kube
@@ -166,7 +167,7 @@ func absolute(o Options) (Options, error) {
 }
 
 func checkPorts(ctx context.Context, o Options, crashed bool) error {
-	wanted := []ports.Use{o.API, o.Metrics, o.Health, o.Temporal, o.UI, o.Postgres}
+	wanted := []ports.Use{o.API, o.Metrics, o.Health, o.Temporal, o.UI, o.Postgres, o.Panel}
 	if o.Kube != nil {
 		wanted = append(wanted, o.Kube.Lease, o.Kube.API, o.Kube.Etcd, o.Kube.EtcdPeer)
 	}
@@ -256,6 +257,9 @@ func (r *run) run(ctx context.Context) error {
 	if err := r.startBao(ctx); err != nil {
 		return err
 	}
+	if err := r.startPanel(ctx); err != nil {
+		return err
+	}
 	environ, err := serverEnvironment(r.Options, r.state, databaseURL, tokens.JWKSFile)
 	if err != nil {
 		return err
@@ -340,6 +344,17 @@ func (r *run) startBao(ctx context.Context) error {
 	}
 	return r.step(ctx, "secrets server on "+ports.Address(r.Bao.Listen.Port), func(ctx context.Context, _ *waitsFor) error {
 		return r.startServer(ctx, "the secrets server", "bao", file, args...)
+	})
+}
+
+// startPanel comes before slipway, which asks the panel for the keys of its
+// tokens.
+func (r *run) startPanel(ctx context.Context) error {
+	file := r.state.path("panel/ready")
+	return r.step(ctx, "example panel on "+ports.Address(r.Panel.Port), func(ctx context.Context, _ *waitsFor) error {
+		return r.startServer(ctx, "the example panel", "panel", file,
+			"panel", "--data-dir", r.state.path("panel"), "--panel-port", fmt.Sprint(r.Panel.Port),
+			"--api-url", addressOf(r.API), "--ready-file", file)
 	})
 }
 

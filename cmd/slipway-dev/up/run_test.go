@@ -65,6 +65,10 @@ func fake(args []string) int {
 		_ = os.MkdirAll(flagValue(args, "--data-dir"), 0o755)
 		fmt.Println(strings.Join(args, " "))
 		return server("bao", func() error { return os.WriteFile(flagValue(args, "--ready-file"), nil, 0o600) })
+	case args[0] == "panel":
+		_ = os.MkdirAll(flagValue(args, "--data-dir"), 0o755)
+		fmt.Println(strings.Join(args, " "))
+		return server("panel", func() error { return os.WriteFile(flagValue(args, "--ready-file"), nil, 0o600) })
 	case args[0] == "kube":
 		_ = os.MkdirAll(flagValue(args, "--data-dir"), 0o755)
 		fmt.Println(strings.Join(args, " "))
@@ -161,7 +165,7 @@ func newMachine(t *testing.T, variables ...string) *machine {
 	for _, name := range []string{"temporal-dev.yaml", "example.json"} {
 		require.NoError(t, os.WriteFile(filepath.Join(folder, name), nil, 0o600))
 	}
-	free, err := ports.Free(6)
+	free, err := ports.Free(7)
 	require.NoError(t, err)
 	m := &machine{
 		Options: up.Options{
@@ -170,6 +174,7 @@ func newMachine(t *testing.T, variables ...string) *machine {
 			API: ports.Use{For: "API", Port: free[0]}, Metrics: ports.Use{For: "metrics", Port: free[1]},
 			Health: ports.Use{For: "health", Port: free[2]}, Temporal: ports.Use{For: "Temporal", Port: free[3]},
 			UI: ports.Use{For: "Web UI", Port: free[4]}, Postgres: ports.Use{For: "PostgreSQL", Port: free[5]},
+			Panel: ports.Use{For: "panel", Port: free[6]},
 		},
 		events: filepath.Join(folder, "events"), output: filepath.Join(folder, "output"),
 	}
@@ -220,7 +225,7 @@ func (m *machine) printed(t *testing.T, text string) {
 
 func TestRunStartsInOrderAndStopsInReverse(t *testing.T) {
 	t.Parallel()
-	m := newMachine(t, "SLIPWAY_TOKEN=of an earlier run", "TEMPORAL_ADDRESS=elsewhere", "SLIPWAY_NIX_SLOTS=1")
+	m := newMachine(t, "SLIPWAY_TOKEN=of an earlier run", "TEMPORAL_ADDRESS=elsewhere", "SLIPWAY_NIX_SLOTS=1", "SLIPWAY_CORS_ORIGINS=http://localhost:3000")
 	stop, done := m.start(t)
 	m.printed(t, "Ctrl-C stops everything.")
 
@@ -235,6 +240,10 @@ func TestRunStartsInOrderAndStopsInReverse(t *testing.T) {
 	require.Contains(t, env, "TEMPORAL_UI_URL='http://"+ports.Address(m.UI.Port)+"'\n")
 	require.Contains(t, env, "METRICS_URL='http://"+ports.Address(m.Metrics.Port)+"/metrics'\n")
 	require.Contains(t, env, "DATABASE_URL='postgres://fake'\n")
+	panel := "http://" + ports.Address(m.Panel.Port)
+	require.Contains(t, env, "PANEL_URL='"+panel+"'\n")
+	require.Contains(t, content(t, m.output), "panel            "+panel+"\n")
+	require.Contains(t, content(t, filepath.Join(m.StateFolder, "logs", "panel.log")), "--api-url "+address)
 	require.NotContains(t, env, "KUBECONFIG")
 	require.Regexp(t, `SLIPWAY_TOKEN='[\w-]+\.[\w-]+\.[\w-]+'`, env)
 
@@ -242,6 +251,8 @@ func TestRunStartsInOrderAndStopsInReverse(t *testing.T) {
 	serve := strings.Split(content(t, filepath.Join(m.StateFolder, "logs", "slipway.log")), "\n")
 	require.Contains(t, serve, "SLIPWAY_NIX_SLOTS=1")
 	require.Contains(t, serve, "SLIPWAY_DATABASE_URL=postgres://fake")
+	require.Contains(t, serve, "SLIPWAY_CORS_ORIGINS="+panel+",http://localhost:3000")
+	require.Contains(t, content(t, filepath.Join(m.StateFolder, "logs", "slipway.log")), `{"audience":"slipway","issuer":"`+panel+`"}`)
 	require.Contains(t, serve, "TEMPORAL_ADDRESS="+ports.Address(m.Temporal.Port))
 	require.NotContains(t, serve, "TEMPORAL_ADDRESS=elsewhere")
 	require.NotContains(t, serve, "SLIPWAY_TOKEN=of an earlier run")
@@ -249,8 +260,8 @@ func TestRunStartsInOrderAndStopsInReverse(t *testing.T) {
 	stop()
 	require.NoError(t, <-done)
 	require.Equal(t, []string{
-		"postgres", "temporal", "migrate", "temporal-setup", "serve", "show " + address, "submit",
-		"serve stopped", "temporal stopped", "postgres stopped",
+		"postgres", "temporal", "panel", "migrate", "temporal-setup", "serve", "show " + address, "submit",
+		"serve stopped", "panel stopped", "temporal stopped", "postgres stopped",
 	}, m.happened(t))
 	require.Empty(t, content(t, filepath.Join(m.StateFolder, "dev.lock")))
 }
@@ -293,8 +304,8 @@ func TestRunWithKubernetesServesTheLeaseAPI(t *testing.T) {
 	stop()
 	require.NoError(t, <-done)
 	events := m.happened(t)
-	require.Equal(t, []string{"postgres", "temporal", "kube", "migrate"}, events[:4])
-	require.Equal(t, []string{"serve stopped", "kube stopped", "temporal stopped", "postgres stopped"}, events[len(events)-4:])
+	require.Equal(t, []string{"postgres", "temporal", "kube", "panel", "migrate"}, events[:5])
+	require.Equal(t, []string{"serve stopped", "panel stopped", "kube stopped", "temporal stopped", "postgres stopped"}, events[len(events)-5:])
 }
 
 func TestRunWithASecretsServer(t *testing.T) {
@@ -521,7 +532,7 @@ func TestDetachReturnsWhenReadyAndDownStopsIt(t *testing.T) {
 	var out strings.Builder
 	require.NoError(t, up.Down(context.Background(), m.StateFolder, &out))
 	require.Regexp(t, `slipway-dev \(process \d+\) stopped`, out.String())
-	require.Equal(t, []string{"serve stopped", "temporal stopped", "postgres stopped"}, m.happened(t)[7:])
+	require.Equal(t, []string{"serve stopped", "panel stopped", "temporal stopped", "postgres stopped"}, m.happened(t)[8:])
 	require.NoError(t, up.Down(context.Background(), m.StateFolder, &out))
 	require.Contains(t, out.String(), "nothing runs in "+m.StateFolder)
 }

@@ -136,7 +136,7 @@ func (s state) reset(ctx context.Context) error {
 	if err := postgres.Remove(ctx, s.path("postgres")); err != nil {
 		return fmt.Errorf("reset: %w", err)
 	}
-	for _, name := range []string{"temporal", "kube", "bao", "issuer", "slipway", "profiles", "runtime", "dev.env"} {
+	for _, name := range []string{"temporal", "kube", "bao", "panel", "issuer", "slipway", "profiles", "runtime", "dev.env"} {
 		if err := os.RemoveAll(s.path(name)); err != nil {
 			return fmt.Errorf("reset: %w", err)
 		}

@@ -39,8 +39,17 @@ export function icon(name) {
   return svg;
 }
 
-/** Puts an element in the place of another; the focus stays where it was. */
+/**
+ * Shows an element in the place of another. Where nothing would look different
+ * the old one stays, so that nothing moves under a finger or a screen reader;
+ * else the focus stays where it was.
+ */
 export function swap(old, next) {
+  return old.isEqualNode(next) ? old : replace(old, next);
+}
+
+/** swap for what has fields, whose values are no part of how two are compared. */
+export function replace(old, next) {
   const focused = old.contains(document.activeElement) ? document.activeElement.closest("[data-key]")?.dataset.key : null;
   old.replaceWith(next);
   if (focused) next.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();

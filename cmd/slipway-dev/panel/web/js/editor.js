@@ -1,4 +1,4 @@
-import { announce, h, icon, swap, trouble } from "./dom.js";
+import { announce, h, icon, replace, swap, trouble } from "./dom.js";
 import { Form } from "./form.js";
 import * as pointers from "./pointer.js";
 import { Schema, titleOf, withoutSecrets, withSecrets } from "./schema.js";
@@ -106,7 +106,7 @@ export class Editor {
     });
     const of = this.#schema.at(pointer);
     const fields = this.form.render(pointer, { skip: this.#sections.map(({ path }) => path).filter((path) => path !== pointer) });
-    this.fields = swap(this.fields, h("div", {},
+    this.fields = replace(this.fields, h("div", {},
       h("h2", { tabindex: -1, "data-key": "section" }, section?.title ?? "General"),
       section ? (of.description ? h("p", { class: "quiet" }, of.description) : null) : this.#nameField(),
       fields));
@@ -248,7 +248,7 @@ export class Editor {
   async #preview() {
     const { nodes, disabledApplications, secretsSet } = await this.page.panel.slipway.preview(this.page.id, this.#whole);
     this.#clearErrors();
-    const secrets = Object.values(secretsSet ?? {}).flat();
+    const secrets = Object.entries(secretsSet ?? {}).flatMap(([application, fields]) => fields.map((field) => `${application} ${field}`));
     this.dialog.replaceChildren(
       h("h2", { id: "preview-title" }, "What a submit would deploy"),
       h("table", {},

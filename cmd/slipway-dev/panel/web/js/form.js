@@ -66,7 +66,12 @@ export class Form {
   #inside(schema, pointer, owner) {
     const ways = this.schema.ways(schema);
     if (ways) return this.#ways(schema, ways, pointer, owner);
-    return this.schema.properties(schema).map(([key, of]) => {
+    const properties = this.schema.properties(schema);
+    // A schema does not tell an order; what matters most comes first.
+    const rank = ([key, of]) =>
+      key === "enable" ? 0 : schema.required?.includes(key) && typeOf(of) !== "object" ? 1
+        : isSecret(of) ? 4 : typeOf(of) === "object" ? 5 : typeOf(of) === "array" ? 3 : 2;
+    return properties.toSorted((a, b) => rank(a) - rank(b)).map(([key, of]) => {
       const at = pointers.child(pointer, key);
       if (this.skip.includes(at) || of.readOnly || (key === "secretsClear" && ownsSecrets(schema))) return null;
       return this.#node(of, at, { owner, key, required: schema.required?.includes(key) });

@@ -27,8 +27,16 @@ export class Overview {
     const { deployment } = this.page;
     this.status = swap(this.status, this.#status());
     this.cards = swap(this.cards, deployment ? h("div", { class: "columns" }, this.#instances(), this.#nodes()) : h("div"));
+    this.#placeLog();
     this.#showLog();
     this.#readSboms();
+  }
+
+  // While something happens, or went wrong, the log comes first.
+  #placeLog() {
+    const first = ["building", "destroying", "failed"].includes(this.page.deployment?.state);
+    const place = first ? this.cards : null;
+    if (this.logCard.nextSibling !== place) this.element.insertBefore(this.logCard, place);
   }
 
   logged() {

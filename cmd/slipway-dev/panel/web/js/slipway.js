@@ -48,6 +48,13 @@ export class Slipway {
       this.forgetToken();
       response = await send();
     }
+    // 503 says when to come back, and every call here may be repeated: a submit
+    // has its key, a destroy is asked for once however often it is sent.
+    for (let tries = 0; response.status === 503 && tries < 3; tries++) {
+      const seconds = Number(response.headers.get("Retry-After")) || 1;
+      await new Promise((resolve) => setTimeout(resolve, Math.min(seconds, 10) * 1000));
+      response = await send();
+    }
     if (!response.ok) throw await Problem.of(response);
     return response;
   }

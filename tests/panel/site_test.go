@@ -1,0 +1,181 @@
+package panel
+
+import (
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"slipway.dev/slipway/cmd/slipway-dev/issuer"
+	"slipway.dev/slipway/cmd/slipway-dev/panel"
+	"slipway.dev/slipway/tests/stand"
+)
+
+// patience is how long a test waits for what should take a moment: the machine
+// may be busy.
+const patience = 2 * time.Minute
+
+// site is a slipway with three front-ends: two that it trusts, and one whose
+// tokens it takes but whose origin it does not allow.
+type site struct {
+	*stand.Stand
+	browser           *chromium
+	one, other, third *front
+}
+
+func newSite(t *testing.T) *site {
+	mount := server.Mount(t)
+	_, token := mount.Token(t)
+	s := &site{}
+	var issuers []string
+	for _, f := range []**front{&s.one, &s.other, &s.third} {
+		*f = newFront(t)
+		issuers = append(issuers, fmt.Sprintf(`{"issuer":%q,"audience":%q}`, (*f).URL, issuer.DefaultAudience))
+	}
+	var err error
+	s.Stand, err = stand.New(stand.Options{Source: source(t), Env: []string{
+		"SLIPWAY_TRUSTED_ISSUERS=[" + strings.Join(issuers, ",") + "]",
+		"SLIPWAY_CORS_ORIGINS=" + s.one.URL + "," + s.other.URL,
+		"OPENBAO_ADDR=" + server.URL(), "OPENBAO_TOKEN_FILE=" + token, "SLIPWAY_OPENBAO_MOUNT=" + mount.Path,
+		"SLIPWAY_NIX_SLOTS=100", "SLIPWAY_DEPLOY_SLOTS=100", "SLIPWAY_DEPLOYER_GRACE=1s",
+	}})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(s.Logs())
+		}
+		require.NoError(t, s.Close())
+	})
+	for _, f := range []*front{s.one, s.other, s.third} {
+		f.serve(t, s.URL)
+	}
+	s.browser = newBrowser(t)
+	return s
+}
+
+// source is the example module source with a gate before its deployer, at which
+// a test can hold it or have it fail.
+func source(t *testing.T) string {
+	t.Helper()
+	example, folder := filepath.Join(stand.Root(), "deploy", "source"), filepath.Join(t.TempDir(), "source")
+	require.NoError(t, os.CopyFS(folder, os.DirFS(example)))
+	deployer := filepath.Join(folder, "deployer")
+	text, err := os.ReadFile(deployer)
+	require.NoError(t, err)
+	const gate = `#!/bin/sh
+gate=$TEST_RECORD/$SLIPWAY_DEPLOYMENT_ID.$1
+if [ -e "$gate" ]; then
+	echo "waiting at the gate"
+	while [ -e "$gate" ]; do sleep 0.05; done
+fi
+if [ -e "$gate.fails" ]; then
+	echo "error: the provider does not answer" >&2
+	exit 3
+fi
+`
+	require.NoError(t, os.WriteFile(deployer, append([]byte(gate), text...), 0o755))
+	require.NoError(t, filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			err = os.Chmod(path, 0o755)
+		}
+		return err
+	}))
+	return folder
+}
+
+// mark is a file that the gate looks for.
+func (s *site) mark(t *testing.T, id, action string) (remove func()) {
+	t.Helper()
+	path := filepath.Join(s.Record, id+"."+action)
+	require.NoError(t, os.WriteFile(path, nil, 0o644))
+	return func() {
+		t.Helper()
+		require.NoError(t, os.Remove(path))
+	}
+}
+
+// front is a front-end.
+type front struct {
+	URL      string
+	Folder   string
+	listener net.Listener
+
+	mu   sync.Mutex
+	lost map[string]bool // drafts whose callback does not arrive
+}
+
+// newFront listens, so that slipway can be told of its origin.
+func newFront(t *testing.T) *front {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	return &front{
+		URL: "http://" + listener.Addr().String(), Folder: t.TempDir(), listener: listener, lost: map[string]bool{},
+	}
+}
+
+func (f *front) serve(t *testing.T, api string) {
+	t.Helper()
+	p, err := panel.New(panel.Options{Folder: f.Folder, Origin: f.URL, API: api, Audience: issuer.DefaultAudience})
+	require.NoError(t, err)
+	handler := p.Handler()
+	server := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id, reconcile := strings.CutPrefix(r.URL.Path, "/reconcile/")
+		f.mu.Lock()
+		lost := reconcile && f.lost[id]
+		f.mu.Unlock()
+		if lost {
+			http.Error(w, "lost", http.StatusBadGateway)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	})}
+	go func() { _ = server.Serve(f.listener) }()
+	t.Cleanup(func() { _ = server.Close() })
+}
+
+// loseCallback has no callback for a draft arrive.
+func (f *front) loseCallback(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lost[id] = true
+}
+
+// has is whether the store of the front-end has a draft: its file, as it would
+// be after a crash.
+func (f *front) has(t *testing.T, id string) bool {
+	t.Helper()
+	return strings.Contains(f.stored(t), id)
+}
+
+func (f *front) stored(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(f.Folder, "panel.json"))
+	require.NoError(t, err)
+	return string(text)
+}
+
+// await polls until done returns nil.
+func await(t *testing.T, done func() error) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		err := done()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("after %s: %v", patience, err)
+		}
+		time.Sleep(30 * time.Millisecond)
+	}
+}
