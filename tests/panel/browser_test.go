@@ -284,7 +284,12 @@ func (b *tab) shot(name string) {
 		folder = filepath.Join(stand.Root(), "tests", "panel", "screenshots")
 	}
 	require.NoError(b.t, os.MkdirAll(folder, 0o755))
-	eval[any](b, "scrollTo(0, 0)")
+	// As high as the page, since what sticks to an edge of the window would be in
+	// the middle of it.
+	width, height := eval[int64](b, "innerWidth"), eval[int64](b, "innerHeight")
+	whole := max(height, eval[int64](b, "document.documentElement.scrollHeight"))
+	b.window(width, whole)
+	defer b.window(width, height)
 	for _, scheme := range []string{"light", "dark"} {
 		b.prefers(scheme)
 		image, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
@@ -292,6 +297,16 @@ func (b *tab) shot(name string) {
 		require.NoError(b.t, os.WriteFile(filepath.Join(folder, name+"-"+scheme+".png"), image, 0o644))
 	}
 	b.prefers("light")
+}
+
+// window sets the size of the window; a narrow one is that of a telephone.
+func (b *tab) window(width, height int64) {
+	b.t.Helper()
+	size := emulation.SetDeviceMetricsOverrideParams{Width: width, Height: height, DeviceScaleFactor: 1}
+	if width < 600 {
+		size.DeviceScaleFactor, size.Mobile = 2, true
+	}
+	call(b, emulation.SetDeviceMetricsOverride, size)
 }
 
 // prefers sets the colour scheme; nothing moves.

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/chromedp/cdproto/accessibility"
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -116,14 +115,18 @@ func readable(t *testing.T, s *site) {
 	}
 
 	// Everything is there on a telephone too, and nothing sticks out.
-	call(tab, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: 375, Height: 812, DeviceScaleFactor: 2, Mobile: true})
+	tab.window(375, 812)
 	for _, place := range []string{"#/", "#/drafts/" + id, "#/drafts/" + id + "/configuration", "#/drafts/" + id + "/history", "#/drafts/" + id + "/delete"} {
 		tab.open(place)
 		tab.has("h1")
 		tab.lacks(".loading")
 		require.LessOrEqual(t, eval[int](tab, "document.documentElement.scrollWidth"), 375, place)
-		if place == "#/drafts/"+id || strings.HasSuffix(place, "/configuration") {
-			tab.shot("20-telephone-" + fmt.Sprint(strings.Count(place, "/")))
+		switch place {
+		case "#/drafts/" + id:
+			tab.has("[data-sbom]")
+			tab.shot("19-telephone")
+		case "#/drafts/" + id + "/configuration":
+			tab.shot("20-telephone-form")
 		}
 	}
 }

@@ -36,7 +36,8 @@ export class Form {
       if (!control) return true;
       control.input.setAttribute("aria-invalid", "true");
       control.error.hidden = false;
-      control.error.textContent += control.error.textContent ? ` ${message}` : message;
+      const sentence = `${message.charAt(0).toUpperCase()}${message.slice(1)}.`;
+      control.error.textContent += control.error.textContent ? ` ${sentence}` : sentence;
       return false;
     });
   }

@@ -82,7 +82,7 @@ function card(draft, known) {
     h("div", { class: "grow" },
       h("a", { class: "name", href: `#/drafts/${draft.id}`, "data-key": draft.id }, draft.name),
       h("p", { class: "quiet small" },
-        deployment?.domain ?? (state === "draft" ? "Never submitted" : "No domain"), " · changed ", when(draft.updated))),
+        deployment?.domain ?? { draft: "Never submitted", unknown: "slipway does not answer" }[state] ?? "No domain", " · changed ", when(draft.updated))),
     state === "idle" && deployment.latestBuild?.action === "destroy"
       ? h("span", { class: "quiet small phantom" }, "Nothing is up") : null,
     badge(state));

@@ -158,7 +158,9 @@ export class Overview {
   }
 
   #print(text, build) {
-    const plain = text?.replace(colours, "") || (build.finishedAt ? "The deployer printed nothing." : build.status === "queued" ? "Waits for its turn." : "Waits for the first line.");
+    const nothing = build.finishedAt ? (text === null ? "Loading …" : "The deployer printed nothing.")
+      : build.status === "queued" ? "Waits for its turn." : "Waits for the first line.";
+    const plain = text?.replace(colours, "") || nothing;
     if (this.output.textContent === plain) return;
     const atEnd = this.output.scrollTop + this.output.clientHeight >= this.output.scrollHeight - 24;
     this.output.textContent = plain;
