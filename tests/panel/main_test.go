@@ -21,18 +21,18 @@ func TestMain(m *testing.M) {
 func TestPanel(t *testing.T) {
 	s := newSite(t)
 	for name, test := range map[string]func(t *testing.T, s *site){
-		"a person drafts, submits, watches and deletes":      story,
-		"problems are shown where they are":                  problems,
-		"secrets are never shown, and cleared when asked":    secrets,
-		"the tab is closed between the phases":               closedTab,
-		"the callback is lost and the tab closed":            lostCallback,
-		"a destroy that fails leaves the record":             failedDestroy,
-		"a draft that slipway never knew":                    neverSubmitted,
-		"two tabs edit and delete":                           twoTabs,
-		"two front-ends share an API, a third is refused":    origins,
-		"the keyboard is enough":                             keyboard,
-		"everything has a name, and can be read":             readable,
-		"the channel goes on after the API was away or slow": resumes,
+		"a person drafts, submits, watches and deletes":    story,
+		"problems are shown where they are":                problems,
+		"secrets are never shown, and cleared when asked":  secrets,
+		"the tab is closed between the phases":             closedTab,
+		"the callback is lost and the tab closed":          lostCallback,
+		"a destroy that fails leaves the record":           failedDestroy,
+		"a draft that slipway never knew":                  neverSubmitted,
+		"two tabs edit and delete":                         twoTabs,
+		"two front-ends share an API, a third is refused":  origins,
+		"the keyboard is enough":                           keyboard,
+		"everything has a name, and can be read":           readable,
+		"the channel goes on after the connection was cut": resumes,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

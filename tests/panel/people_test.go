@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/chromedp/cdproto/accessibility"
-	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/require"
@@ -190,7 +189,7 @@ const contrast = `(() => {
 	return faint;
 })()`
 
-// resumes has the network away while a build runs: the channel goes on where it
+// resumes has the connection cut while a build runs: the channel goes on where it
 // was, so each line of the log is there once.
 func resumes(t *testing.T, s *site) {
 	_, tab := s.browser.person(t, s.other)
@@ -200,10 +199,10 @@ func resumes(t *testing.T, s *site) {
 	open := s.mark(t, id, "deploy")
 	tab.click("Submit")
 	tab.sees(".log", "waiting at the gate")
-	tab.offline(true)
+	back := s.line.cut(id)
 	tab.sees(".head", "reconnecting")
 	open()
-	tab.offline(false)
+	back()
 	tab.sees(".head .badge", "Active")
 	tab.sees(".log", "deployed "+id)
 	lines := strings.Split(strings.TrimSpace(tab.text(".log")), "\n")
@@ -211,14 +210,4 @@ func resumes(t *testing.T, s *site) {
 		require.NotContains(t, lines[i+1:], line, "a line came twice")
 	}
 	require.NotContains(t, tab.text(".head"), "reconnecting")
-}
-
-func (b *tab) offline(away bool) {
-	b.t.Helper()
-	call(b, network.Enable, network.EnableParams{})
-	conditions := []*network.Conditions{}
-	if away {
-		conditions = append(conditions, &network.Conditions{Offline: true, DownloadThroughput: -1, UploadThroughput: -1})
-	}
-	call(b, network.EmulateNetworkConditionsByRule, network.EmulateNetworkConditionsByRuleParams{MatchedNetworkConditions: conditions})
 }

@@ -1,10 +1,16 @@
 package panel
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"io/fs"
+	"log"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,6 +35,8 @@ type site struct {
 	*stand.Stand
 	browser           *chromium
 	one, other, third *front
+	// line is between the pages of the other front-end and slipway.
+	line *line
 }
 
 func newSite(t *testing.T) *site {
@@ -54,9 +62,10 @@ func newSite(t *testing.T) *site {
 		}
 		require.NoError(t, s.Close())
 	})
-	for _, f := range []*front{s.one, s.other, s.third} {
-		f.serve(t, s.URL)
-	}
+	s.line = newLine(t, s.URL)
+	s.one.serve(t, s.URL)
+	s.other.serve(t, s.line.URL)
+	s.third.serve(t, s.URL)
 	s.browser = newBrowser(t)
 	return s
 }
@@ -141,6 +150,74 @@ func (f *front) serve(t *testing.T, api string) {
 	})}
 	go func() { _ = server.Serve(f.listener) }()
 	t.Cleanup(func() { _ = server.Close() })
+}
+
+// line is a proxy that a test can cut for what concerns its own deployment.
+type line struct {
+	URL   string
+	proxy *httputil.ReverseProxy
+
+	mu   sync.Mutex
+	away map[string]bool
+	open map[*http.Request]context.CancelFunc
+}
+
+func newLine(t *testing.T, to string) *line {
+	t.Helper()
+	target, err := url.Parse(to)
+	require.NoError(t, err)
+	l := &line{away: map[string]bool{}, open: map[*http.Request]context.CancelFunc{}}
+	l.proxy = &httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		FlushInterval: -1,
+		ErrorHandler:  func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+		ErrorLog:      log.New(io.Discard, "", 0),
+	}
+	server := httptest.NewServer(l)
+	t.Cleanup(server.Close)
+	l.URL = server.URL
+	return l
+}
+
+func (l *line) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	r = r.WithContext(ctx)
+	l.mu.Lock()
+	away := l.away[deploymentOf(r)]
+	l.open[r] = cancel
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.open, r)
+	}()
+	if away {
+		panic(http.ErrAbortHandler)
+	}
+	l.proxy.ServeHTTP(w, r)
+}
+
+func deploymentOf(r *http.Request) string {
+	id, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/deployments/"), "/")
+	return id
+}
+
+// cut ends every request about a deployment, and refuses others until back.
+func (l *line) cut(id string) (back func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.away[id] = true
+	for r, cancel := range l.open {
+		if deploymentOf(r) == id {
+			cancel()
+		}
+	}
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.away, id)
+	}
 }
 
 // loseCallback has no callback for a draft arrive.
