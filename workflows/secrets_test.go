@@ -43,9 +43,9 @@ func writes(p *openbao.Prepared) { p.Write = []openbao.Field{key1} }
 func copies(p *openbao.Prepared) { p.Copy = []openbao.Copied{{Field: key1, From: "old"}} }
 
 func clears(p *openbao.Prepared) {
-	p.Clear = []openbao.Cleared{
-		{Application: "forum", Entry: openbao.Entry{Field: "key", Version: 2, Created: "then", Live: true}},
-		{Application: "forum", Entry: openbao.Entry{Field: "other", Version: 1, Created: "then", Live: true}},
+	p.Clear = []schema.ClearedSecret{
+		{Application: "forum", Entry: schema.SecretEntry{Field: "key", Version: 2, Created: "then", Live: true}},
+		{Application: "forum", Entry: schema.SecretEntry{Field: "other", Version: 1, Created: "then", Live: true}},
 	}
 }
 
@@ -209,7 +209,7 @@ func TestTheSameSubmitWithSecretsAgain(t *testing.T) {
 		arrange: all(asksFor(clears), func(w *world) {
 			w.before(deployment.StatusQueued, withSet)
 			w.recorded.Asked = json.RawMessage(configuration)
-			w.recorded.Clears = json.RawMessage(`[{"application":"forum","entry":{"field":"key"}}]`)
+			w.recorded.Clears = []schema.ClearedSecret{{Application: "forum", Entry: schema.SecretEntry{Field: "key"}}}
 		}),
 		want: lines("Recall", "SlipwayBuild=7", answered, deployed(), clearing(1), succeeded),
 	}})
@@ -219,9 +219,7 @@ func TestSubmitRecordsWhatItClears(t *testing.T) {
 	w := newWorld(t)
 	asksFor(clears)(w)
 	w.runSubmit()
-	var recorded []openbao.Cleared
-	require.NoError(t, json.Unmarshal(w.recorded.Clears, &recorded))
-	require.Equal(t, w.prepared.Clear, recorded)
+	require.Equal(t, w.prepared.Clear, w.recorded.Clears)
 }
 
 func TestTwoCommitsOfOneSubmit(t *testing.T) {

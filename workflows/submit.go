@@ -234,13 +234,7 @@ func (s *submit) record(ctx workflow.Context) (wire.SubmitAnswer, error) {
 		Asked:         s.request.Configuration,
 		EvaluationKey: s.evaluated.Key,
 		Prepared:      s.secrets.preparation(ctx),
-	}
-	if len(s.secrets.prepared.Clear) > 0 {
-		clears, err := json.Marshal(s.secrets.prepared.Clear)
-		if err != nil {
-			return wire.SubmitAnswer{}, err
-		}
-		in.Clears = clears
+		Clears:        s.secrets.prepared.Clear,
 	}
 	// Once a record may have happened, its result is wanted: a cancelled
 	// workflow then ends the build instead of forgetting it.
@@ -264,10 +258,8 @@ func (s *submit) recorded(ctx workflow.Context, recorded store.Recorded) (wire.S
 	if recorded.Build == 0 { // an import that deploys nothing
 		return wire.SubmitAnswer{Evaluation: recorded.Evaluation}, nil
 	}
-	if len(recorded.Clears) > 0 { // also those of an earlier run, whose answer was lost
-		if err := json.Unmarshal(recorded.Clears, &s.secrets.prepared.Clear); err != nil {
-			return wire.SubmitAnswer{}, err
-		}
+	if recorded.Before { // maybe by an earlier run, whose answer was lost
+		s.secrets.prepared.Clear = recorded.Clears
 	}
 	if err := s.build.recorded(ctx, deployment.Ref{Deployment: s.in.Deployment, Build: recorded.Build}); err != nil {
 		return wire.SubmitAnswer{}, forCaller(err)

@@ -127,7 +127,7 @@ type world struct {
 	prepared openbao.Prepared
 	inHand   bool
 	wrote    []openbao.WriteInput
-	cleared  []openbao.Cleared
+	cleared  []schema.ClearedSecret
 	unneeded func([][2]string) [][2]string
 	newer    bool // there is a newer build than that of the run
 	// What the front-end is asked for, what calling it gives, and what was noted.

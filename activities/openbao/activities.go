@@ -41,13 +41,6 @@ type Copied struct {
 	From string `json:"from"`
 }
 
-// Cleared is a secret that is to be deleted once the deployment runs without
-// it, as it was when that was asked.
-type Cleared struct {
-	Application string `json:"application"`
-	Entry       Entry  `json:"entry"`
-}
-
 // ReadInput is the input of ReadSecrets.
 type ReadInput struct {
 	Deployment    string                             `json:"deployment"`
@@ -59,10 +52,10 @@ type ReadInput struct {
 type Prepared struct {
 	// Configuration is the one that is evaluated, stored and deployed: its
 	// secretsSet has what is given and what OpenBao has.
-	Configuration json.RawMessage `json:"configuration"`
-	Write         []Field         `json:"write,omitempty"`
-	Copy          []Copied        `json:"copy,omitempty"`
-	Clear         []Cleared       `json:"clear,omitempty"`
+	Configuration json.RawMessage               `json:"configuration"`
+	Write         []Field                       `json:"write,omitempty"`
+	Copy          []Copied                      `json:"copy,omitempty"`
+	Clear         []configuration.ClearedSecret `json:"clear,omitempty"`
 }
 
 // ReadSecrets looks at what OpenBao has, and decides what a submit does.
@@ -81,7 +74,7 @@ func (a *Activities) ReadSecrets(ctx context.Context, in ReadInput) (Prepared, e
 				live = append(live, entry.Field)
 			}
 			if slices.Contains(application.Clear, entry.Field) {
-				out.Clear = append(out.Clear, Cleared{application.Application, entry})
+				out.Clear = append(out.Clear, configuration.ClearedSecret{Application: application.Application, Entry: entry})
 			}
 		}
 		decided := application.Decide(live)
@@ -191,8 +184,8 @@ func (a *Activities) write(ctx context.Context, in WriteInput, values map[Field]
 
 // ClearInput is the input of ClearSecrets.
 type ClearInput struct {
-	Deployment string    `json:"deployment"`
-	Cleared    []Cleared `json:"cleared"`
+	Deployment string                        `json:"deployment"`
+	Cleared    []configuration.ClearedSecret `json:"cleared"`
 }
 
 // ClearSecrets deletes secrets with the versions that they had when that was

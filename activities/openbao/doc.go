@@ -15,7 +15,7 @@
 //     not. A conflict is a success where the value that is there is ours: the
 //     answer to an earlier write was lost. Any other is for the caller, who
 //     submits again.
-//   - A clear deletes what was there when it was asked for (Entry), and nothing
+//   - A clear deletes what was there when it was asked for (configuration.SecretEntry), and nothing
 //     that came after: an entry made anew has another creation time, a newer
 //     version keeps the entry.
 //   - Everything may be repeated. The client repeats nothing by itself, but for

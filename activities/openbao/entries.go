@@ -19,18 +19,6 @@ type Instance struct {
 	Application string `json:"application"`
 }
 
-// Entry is a secret that OpenBao has, or had. It holds no value.
-type Entry struct {
-	Field string `json:"field"`
-	// Version is the current one, deleted or not.
-	Version int `json:"version"`
-	// Created is when the entry was made, as OpenBao writes it. It differs for an
-	// entry that was deleted with all versions and made anew.
-	Created string `json:"created"`
-	// Live is that the current version is neither deleted nor destroyed.
-	Live bool `json:"live"`
-}
-
 // secretFolder is the folder of all secrets of a deployment.
 func (c *Client) secretFolder(deployment string) (string, error) {
 	if !configuration.IsSecretName(deployment) {
@@ -82,8 +70,8 @@ type version struct {
 	Destroyed bool   `json:"destroyed"`
 }
 
-func (m metadata) entry(field string, now time.Time) Entry {
-	e := Entry{Field: field, Version: m.Current, Created: m.Created}
+func (m metadata) entry(field string, now time.Time) configuration.SecretEntry {
+	e := configuration.SecretEntry{Field: field, Version: m.Current, Created: m.Created}
 	if v, ok := m.Versions[strconv.Itoa(m.Current)]; ok && !v.Destroyed {
 		deleted, err := time.Parse(time.RFC3339Nano, v.Deletion)
 		// What was deleted in this very second is deleted: now has no fractions.
@@ -94,7 +82,7 @@ func (m metadata) entry(field string, now time.Time) Entry {
 
 // Entries are those entries of an instance whose field is one of fields, sorted
 // by field: also those whose value is deleted.
-func (c *Client) Entries(ctx context.Context, in Instance, fields []string) ([]Entry, error) {
+func (c *Client) Entries(ctx context.Context, in Instance, fields []string) ([]configuration.SecretEntry, error) {
 	folder, err := c.folder(in)
 	if err != nil {
 		return nil, err
@@ -110,13 +98,13 @@ func (c *Client) Entries(ctx context.Context, in Instance, fields []string) ([]E
 	if err != nil {
 		return nil, c.failure(ctx, what, err, false)
 	}
-	var entries []Entry
+	var entries []configuration.SecretEntry
 	for field, m := range found {
 		if slices.Contains(fields, field) {
 			entries = append(entries, m.entry(field, at))
 		}
 	}
-	slices.SortFunc(entries, func(a, b Entry) int { return strings.Compare(a.Field, b.Field) })
+	slices.SortFunc(entries, func(a, b configuration.SecretEntry) int { return strings.Compare(a.Field, b.Field) })
 	return entries, nil
 }
 

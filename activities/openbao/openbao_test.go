@@ -64,7 +64,7 @@ func requireNoSecret(t *testing.T, err error) {
 	}
 }
 
-func fields(entries []openbao.Entry) (live, dead []string) {
+func fields(entries []configuration.SecretEntry) (live, dead []string) {
 	for _, e := range entries {
 		if e.Live {
 			live = append(live, e.Field)
@@ -382,7 +382,7 @@ func TestNamesThatWouldLeaveTheFolder(t *testing.T) {
 		_, err = c.Entries(ctx, openbao.Instance{Deployment: "one", Application: name}, nil)
 		require.ErrorContains(t, err, "cannot be part of a path")
 		require.ErrorContains(t, c.DeleteTree(ctx, name), "cannot be part of a path")
-		_, err = c.Clear(ctx, forum, openbao.Entry{Field: name})
+		_, err = c.Clear(ctx, forum, configuration.SecretEntry{Field: name})
 		require.ErrorContains(t, err, "cannot be part of a path")
 	}
 }
@@ -482,8 +482,11 @@ func operations(ctx context.Context, c *openbao.Client) map[string]func() error 
 		"entries": func() error { _, err := c.Entries(ctx, forum, []string{"key"}); return err },
 		"write":   func() error { return c.Write(ctx, forum, "key", canary) },
 		"copy":    func() error { return c.Copy(ctx, forum, "new", "key") },
-		"clear":   func() error { _, err := c.Clear(ctx, forum, openbao.Entry{Field: "key", Version: 1}); return err },
-		"tree":    func() error { return c.DeleteTree(ctx, "one") },
+		"clear": func() error {
+			_, err := c.Clear(ctx, forum, configuration.SecretEntry{Field: "key", Version: 1})
+			return err
+		},
+		"tree": func() error { return c.DeleteTree(ctx, "one") },
 		"wrap": func() error {
 			_, err := c.Wrap(ctx, []configuration.Secret{{Application: "forum", Field: "key", Value: canary}})
 			return err

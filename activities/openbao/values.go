@@ -150,7 +150,7 @@ func (c *Client) Copy(ctx context.Context, in Instance, field, from string) erro
 // Clear deletes an entry with the versions that it had when seen, and says
 // whether nothing is left of it. An entry that was made anew since is left
 // alone; one with a newer version only loses the older ones.
-func (c *Client) Clear(ctx context.Context, in Instance, seen Entry) (gone bool, err error) {
+func (c *Client) Clear(ctx context.Context, in Instance, seen configuration.SecretEntry) (gone bool, err error) {
 	entry, err := c.entry(in, seen.Field)
 	if err != nil {
 		return false, err
@@ -165,7 +165,7 @@ func (c *Client) Clear(ctx context.Context, in Instance, seen Entry) (gone bool,
 	return gone, nil
 }
 
-func (c *Client) clear(ctx context.Context, entry string, seen Entry) (gone bool, err error) {
+func (c *Client) clear(ctx context.Context, entry string, seen configuration.SecretEntry) (gone bool, err error) {
 	m, _, err := c.metadata(ctx, entry)
 	if err != nil || m == nil {
 		return err == nil, err

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"slipway.dev/slipway/schema/configuration"
 	"slipway.dev/slipway/schema/deployment"
 )
 
@@ -34,9 +35,9 @@ type Submit struct {
 	// Prepared: the submit has the secrets of the deployment in hand, and lets
 	// go of them with the record.
 	Prepared *Preparation
-	// Clears is kept with the build for whoever takes it to its end: JSON of the
-	// workflow's own, which names the secrets to delete after the deploy.
-	Clears json.RawMessage
+	// Clears are the secrets to delete after the deploy, kept with the build for
+	// whoever takes it to its end.
+	Clears []configuration.ClearedSecret
 	// EvaluationKey is where the evaluation cache has the names; empty when
 	// the evaluation was skipped.
 	EvaluationKey string
@@ -49,7 +50,7 @@ type Recorded struct {
 	// Before: an earlier request was recorded as this build.
 	Before bool
 	// Clears is that of the Submit that was recorded.
-	Clears json.RawMessage `json:",omitempty"`
+	Clears []configuration.ClearedSecret
 }
 
 // Recall looks for the build that a request became before. It is
@@ -145,7 +146,7 @@ func recordBuild(ctx context.Context, tx pgx.Tx, in Submit, number int64, asked 
 		INSERT INTO builds (deployment_id, number, action, request, workflow_id, snapshot, configuration,
 		                    configuration_hash, evaluation, created_at, nodes, clears)
 		VALUES ($1, $2, 'deploy', $3, $4, $5, $6, $7, $8, clock_timestamp(),
-		        (SELECT result::jsonb -> 'nodes' FROM evaluations WHERE key = $9), $10)`,
+		        (SELECT result::jsonb -> 'nodes' FROM evaluations WHERE key = $9), nullif($10::jsonb, 'null'))`,
 		in.Deployment, number, in.Request, in.WorkflowID, in.Snapshot, string(in.Configuration), sum[:],
 		out.Evaluation, in.EvaluationKey, in.Clears)
 	if err != nil {

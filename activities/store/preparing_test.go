@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"slipway.dev/slipway/activities/store"
+	"slipway.dev/slipway/schema/configuration"
 	"slipway.dev/slipway/schema/deployment"
 	"slipway.dev/slipway/schema/wire"
 )
@@ -76,7 +77,7 @@ func TestRecordLetsGo(t *testing.T) {
 	in := store.Submit{
 		Deployment: "one", Request: "r", WorkflowID: mine.WorkflowID, Snapshot: snapshot,
 		Configuration: json.RawMessage(`{"secretsSet":["key"]}`), Asked: json.RawMessage(`{}`), Prepared: &mine,
-		Clears: json.RawMessage(`["one"]`),
+		Clears: []configuration.ClearedSecret{{Application: "forum", Entry: configuration.SecretEntry{Field: "key", Version: 2}}},
 	}
 	_, err := s.Record(t.Context(), in)
 	require.ErrorIs(t, err, store.ErrInProgress, "it has them not")
@@ -102,7 +103,7 @@ func TestRecordLetsGo(t *testing.T) {
 	recalled, err := s.Recall(t.Context(), "one", "r", in.Asked)
 	require.NoError(t, err)
 	require.Equal(t, recorded.Build, recalled.Build)
-	require.JSONEq(t, string(in.Clears), string(recalled.Clears))
+	require.Equal(t, in.Clears, recalled.Clears)
 	_, err = s.Recall(t.Context(), "one", "r", in.Configuration)
 	require.ErrorIs(t, err, store.ErrOtherConfiguration)
 	build, err := s.Build(t.Context(), deployment.Ref{Deployment: "one", Build: recorded.Build})

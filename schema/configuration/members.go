@@ -11,7 +11,7 @@ import (
 func (s *Schema) Members(path ...string) []string {
 	schemas := []any{s.document}
 	for _, name := range path {
-		schemas = propertySchemas(flatten(s.document, schemas), name)
+		schemas = s.patterns.propertySchemas(flatten(s.document, schemas), name)
 	}
 	names := map[string]bool{}
 	for _, node := range flatten(s.document, schemas) {

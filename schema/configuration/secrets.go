@@ -13,6 +13,25 @@ import (
 // delete.
 const secretsClear = "secretsClear"
 
+// SecretEntry is a secret that OpenBao has, or had. It holds no value.
+type SecretEntry struct {
+	Field string `json:"field"`
+	// Version is the current one, deleted or not.
+	Version int `json:"version"`
+	// Created is when the entry was made, as OpenBao writes it. It differs for an
+	// entry that was deleted with all versions and made anew.
+	Created string `json:"created"`
+	// Live is that the current version is neither deleted nor destroyed.
+	Live bool `json:"live"`
+}
+
+// ClearedSecret is a secret that is to be deleted once the deployment runs
+// without it, as it was when that was asked.
+type ClearedSecret struct {
+	Application string      `json:"application"`
+	Entry       SecretEntry `json:"entry"`
+}
+
 // ApplicationSecrets is what a submit says about the operator secrets of one
 // application (seed B, "Secrets of the operator"). It holds names, never a
 // value, so it may be stored and may cross Temporal. All lists are sorted.
