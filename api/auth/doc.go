@@ -4,7 +4,7 @@
 //
 //	signature    asymmetric algorithms only, by a key of the issuer's set
 //	iss, aud     exactly those of a trusted issuer
-//	exp          required; no skew, since a stream ends at that moment
+//	exp          required; may lie less than Skew in the past, but a stream ends at it
 //	nbf, iat     may lie at most Skew in the future
 //	scope        a string with ScopeRead and ScopeWrite among its words
 //	deployments  optional: an array of the identifiers that the token is for

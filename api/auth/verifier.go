@@ -25,7 +25,7 @@ const (
 )
 
 const (
-	// Skew is how far the clock of an issuer may run ahead of ours.
+	// Skew is how far the clocks of an issuer and ours may be apart.
 	Skew = 60 * time.Second
 	// MaxToken is the longest token, in bytes.
 	MaxToken = 16 << 10
@@ -175,7 +175,7 @@ func (t trusted) verify(ctx context.Context, token string) (*oidc.IDToken, error
 	verified, err := oidc.NewVerifier(t.Issuer.Issuer, keys, &oidc.Config{
 		ClientID:             t.Audience,
 		SupportedSigningAlgs: algorithmNames(),
-		SkipExpiryCheck:      true, // ours is stricter, see grant
+		SkipExpiryCheck:      true, // with Skew, see grant
 	}).Verify(ctx, token)
 	if errors.Is(keys.err, ErrKeysAway) {
 		return nil, keys.err
@@ -231,7 +231,7 @@ func (v *Verifier) grant(token *oidc.IDToken) (Grant, error) {
 		return Grant{}, err
 	case !given:
 		return Grant{}, errors.New("the token has no claim exp")
-	case !now.Before(expires):
+	case !now.Before(expires.Add(Skew)):
 		return Grant{}, errors.New("the token has expired")
 	}
 	g.Expires = expires

@@ -62,7 +62,7 @@ func TestTokensThatAreRefused(t *testing.T) {
 		"another scheme":       {"Authorization": {"Basic " + good}},
 		"twice":                {"Authorization": {"Bearer " + good, "Bearer " + good}},
 		"no JWT":               bearer("abc"),
-		"expired":              bearer(slipway.Token(issuer.Claims{IssuedAt: time.Now().Add(-time.Hour), Expires: time.Now().Add(-time.Second)})),
+		"expired":              bearer(slipway.Token(issuer.Claims{IssuedAt: time.Now().Add(-time.Hour), Expires: time.Now().Add(-2 * time.Minute)})),
 		"of another issuer":    bearer(slipway.Token(issuer.Claims{Issuer: "https://login.example.org"})),
 		"of another audience":  bearer(slipway.Token(issuer.Claims{Audience: "another"})),
 		"of another key":       bearer(forged),
