@@ -21,7 +21,7 @@ func (b *tab) deleting(s *site, id string) (open func()) {
 // closedTab: slipway's callback removes the record.
 func closedTab(t *testing.T, s *site) {
 	person, tab := s.browser.person(t, s.one)
-	tab.signIn("amina")
+	tab.signIn("jonas")
 	id := tab.launched("Closed half-way")
 	open := tab.deleting(s, id)
 	other := person.tab()
@@ -42,7 +42,7 @@ func closedTab(t *testing.T, s *site) {
 // seen, and deleted again, which goes straight to the last step.
 func lostCallback(t *testing.T, s *site) {
 	person, tab := s.browser.person(t, s.one)
-	tab.signIn("amina")
+	tab.signIn("jonas")
 	id := tab.launched("A phantom")
 	s.one.loseCallback(id)
 	open := tab.deleting(s, id)

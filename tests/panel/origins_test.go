@@ -13,7 +13,7 @@ import (
 // an origin that is not listed gets no answer that it can read.
 func origins(t *testing.T, s *site) {
 	_, one := s.browser.person(t, s.one)
-	one.signIn("amina")
+	one.signIn("jonas")
 	id := one.launched("Shared API")
 	_, other := s.browser.person(t, s.other)
 	other.signIn("amina")
