@@ -42,6 +42,7 @@ type site struct {
 func newSite(t *testing.T) *site {
 	mount := server.Mount(t)
 	_, token := mount.Token(t)
+	_, nodes := mount.NodesToken(t)
 	s := &site{}
 	var issuers []string
 	for _, f := range []**front{&s.one, &s.other, &s.third} {
@@ -53,6 +54,9 @@ func newSite(t *testing.T) *site {
 		"SLIPWAY_TRUSTED_ISSUERS=[" + strings.Join(issuers, ",") + "]",
 		"SLIPWAY_CORS_ORIGINS=" + s.one.URL + "," + s.other.URL,
 		"OPENBAO_ADDR=" + server.URL(), "OPENBAO_TOKEN_FILE=" + token, "SLIPWAY_OPENBAO_MOUNT=" + mount.Path,
+		"SLIPWAY_DEPLOYER_ENV=TEST_RECORD,DEPLOY_PROFILES,DEPLOY_RUNTIME,DEPLOY_OPENBAO_ADDR,DEPLOY_OPENBAO_TOKEN_FILE,DEPLOY_OPENBAO_MOUNT",
+		"DEPLOY_RUNTIME=" + t.TempDir(), "DEPLOY_OPENBAO_ADDR=" + server.URL(), "DEPLOY_OPENBAO_TOKEN_FILE=" + nodes,
+		"DEPLOY_OPENBAO_MOUNT=" + mount.Path,
 		"SLIPWAY_NIX_SLOTS=100", "SLIPWAY_DEPLOY_SLOTS=100", "SLIPWAY_DEPLOYER_GRACE=1s",
 	}})
 	require.NoError(t, err)
