@@ -36,7 +36,9 @@ export class Overview {
   #placeLog() {
     const first = ["building", "destroying", "failed"].includes(this.page.deployment?.state);
     const place = first ? this.cards : null;
-    if (this.logCard.nextSibling !== place) this.element.insertBefore(this.logCard, place);
+    if (this.logCard.nextSibling === place) return;
+    this.element.insertBefore(this.logCard, place);
+    this.output.scrollTop = this.output.scrollHeight; // what is moved begins at its top
   }
 
   logged() {
