@@ -402,7 +402,7 @@ func TestSetupCommandsMayBeRepeated(t *testing.T) {
 	}
 	r := finish(t, slipway.Command("version"))
 	require.Equal(t, 0, r.code, r.err)
-	require.Regexp(t, `^slipway \S+ \(commit \S+, go1\.\S+\)\n$`, r.out)
+	require.Regexp(t, `^slipway \S+ \(commit \S+, date \S+, go1\.\S+\)\n$`, r.out)
 
 	cmd := slipway.Command("temporal-setup", "--wait", "3s")
 	cmd.Env = append(cmd.Env, "TEMPORAL_ADDRESS=127.0.0.1:1")
