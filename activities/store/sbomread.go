@@ -162,12 +162,19 @@ func (s *Store) SBOMText(ctx context.Context, id, node string) (deployment.SBOMD
 		})
 		return err
 	})
+	// A document has few runs of components that follow each other: looking each
+	// component up by itself takes three times as long.
 	batch.Queue(`
-		SELECT c.id, c.text FROM sbom_nodes n
-		JOIN sbom_documents d ON d.id = n.document_id AND d.size <= $3
-		JOIN sbom_document_components u ON u.document_id = d.id
-		JOIN sbom_components c ON c.id = ANY (u.components)
-		WHERE n.deployment_id = $1 AND n.node = $2`, id, node, smallDocument).Query(source.keep)
+		SELECT c.id, c.text FROM (
+			SELECT min(c) AS first, max(c) AS last FROM (
+				SELECT c, c - row_number() OVER (ORDER BY c) AS run FROM sbom_nodes n
+				JOIN sbom_documents d ON d.id = n.document_id AND d.size <= $3
+				JOIN sbom_document_components u ON u.document_id = d.id
+				CROSS JOIN unnest(u.components) AS c
+				WHERE n.deployment_id = $1 AND n.node = $2
+			) numbered GROUP BY run
+		) runs
+		JOIN sbom_components c ON c.id BETWEEN runs.first AND runs.last`, id, node, smallDocument).Query(source.keep)
 	batch.Queue(`COMMIT`)
 	err := s.pool.SendBatch(ctx, batch).Close()
 	if err == nil && d.Size <= smallDocument {
