@@ -11,6 +11,7 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.temporal.io/sdk/converter"
 	"go.uber.org/zap"
 	"golang.org/x/sync/semaphore"
 
@@ -32,6 +33,12 @@ type Config struct {
 	// Origins are the front-ends that may call from browsers, and that a
 	// destroy may call back; none where it is empty.
 	Origins origin.List
+	// Codec encodes and decodes the payloads of Temporal; nil where they are not
+	// encrypted.
+	Codec converter.PayloadCodec
+	// CodecOrigins are the Web UIs of Temporal that may call for that from
+	// browsers.
+	CodecOrigins origin.List
 	// TicketKey signs the tickets of the channel: at least 32 random bytes
 	// that all replicas share.
 	TicketKey  []byte
@@ -137,7 +144,7 @@ func newAPI(ctx context.Context, c Config) (*api, error) {
 
 func (a *api) routes(ctx context.Context) chi.Router {
 	r := chi.NewRouter()
-	r.Use(a.observe, allowOrigins(a.Origins), middleware.GetHead)
+	r.Use(a.observe, allowOrigins(a.Origins, a.CodecOrigins), middleware.GetHead)
 	r.NotFound(a.notFound)
 	r.MethodNotAllowed(a.methodNotAllowed)
 
@@ -162,6 +169,9 @@ func (a *api) routes(ctx context.Context) chi.Router {
 	r.Get("/sbom/{id}", a.handle(read, a.Timeout, a.sbom))
 	r.Get("/sbom-diff/{id}", a.handle(read, a.Timeout, a.sbomDiff))
 	r.Get("/components", a.handle(read, a.Timeout, a.components))
+
+	r.Post("/codec/decode", a.handle(read, a.Timeout, a.decodePayloads))
+	r.Post("/codec/encode", a.handle(read, a.Timeout, a.encodePayloads))
 
 	r.Post("/application-paths", a.handle(a.anyone, a.Timeout, a.applicationPaths))
 	r.Post("/sections", a.handle(a.anyone, a.Timeout, a.sections))

@@ -27,6 +27,15 @@ func (a *api) readBody(w http.ResponseWriter, r *http.Request, member string) (a
 // readObject reads a JSON object of at most configuration.MaxBytes that has the
 // member, and none but the optional ones beside it.
 func (a *api) readObject(w http.ResponseWriter, r *http.Request, member string, optional ...string) (map[string]any, error) {
+	body, err := a.readJSON(w, r, configuration.MaxBytes)
+	if err != nil {
+		return nil, err
+	}
+	return decodeObject(body, member, optional...)
+}
+
+// readJSON reads a body of at most so many bytes that says to be JSON.
+func (a *api) readJSON(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
 	if values := r.Header.Values("Content-Type"); len(values) != 1 {
 		return nil, refuse(codeUnsupportedMediaType, "the body must be application/json, and Content-Type must say so")
 	} else if mediaType, parameters, err := mime.ParseMediaType(values[0]); err != nil || mediaType != "application/json" {
@@ -37,14 +46,14 @@ func (a *api) readObject(w http.ResponseWriter, r *http.Request, member string, 
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
 		return nil, refuse(codeUnsupportedMediaType, "the body must not be compressed")
 	}
-	tooLarge := refuse(codeRequestTooLarge, "the body has more than %d bytes", configuration.MaxBytes)
-	if r.ContentLength > configuration.MaxBytes {
+	tooLarge := refuse(codeRequestTooLarge, "the body has more than %d bytes", most)
+	if r.ContentLength > most {
 		return nil, tooLarge
 	}
 	if err := http.NewResponseController(w).SetReadDeadline(time.Now().Add(a.BodyTimeout)); err != nil {
 		return nil, fmt.Errorf("limit the time of the body: %w", err)
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, configuration.MaxBytes))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 	var limit *http.MaxBytesError
 	switch {
 	case errors.As(err, &limit):
@@ -53,7 +62,7 @@ func (a *api) readObject(w http.ResponseWriter, r *http.Request, member string, 
 		return nil, &failure{code: codeInvalidRequest, message: "the body ended early, or came too slowly"}
 	}
 	// The server lifts the deadline when it has the whole body.
-	return decodeObject(body, member, optional...)
+	return body, nil
 }
 
 func decodeObject(body []byte, member string, optional ...string) (map[string]any, error) {

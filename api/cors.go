@@ -2,6 +2,7 @@ package api
 
 import (
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/go-chi/cors"
@@ -23,13 +24,18 @@ const (
 // known by tokens that a page adds itself, never by what a browser adds, so
 // there is no credentials mode. An origin that is not allowed gets no header
 // that a browser looks for.
-func allowOrigins(allowed origin.List) func(http.Handler) http.Handler {
+//
+// The Web UIs of Temporal may call the codec, and nothing else.
+func allowOrigins(allowed, codec origin.List) func(http.Handler) http.Handler {
 	return cors.Handler(cors.Options{
-		AllowOriginFunc: func(_ *http.Request, header string) bool { return allowed.Allows(header) },
-		AllowedMethods:  []string{http.MethodGet, http.MethodHead, http.MethodPut, http.MethodPost, http.MethodDelete},
+		AllowOriginFunc: func(r *http.Request, header string) bool {
+			return allowed.Allows(header) || strings.HasPrefix(r.URL.Path, codecPaths) && codec.Allows(header)
+		},
+		AllowedMethods: []string{http.MethodGet, http.MethodHead, http.MethodPut, http.MethodPost, http.MethodDelete},
 		AllowedHeaders: []string{
 			"Accept", "Authorization", "Content-Type", "Cache-Control", "If-None-Match", "Last-Event-ID",
 			"Idempotency-Key", headerCallbackURL, headerCallbackToken,
+			"X-Namespace", "Authorization-Extras", // of the Web UI of Temporal
 		},
 		ExposedHeaders: []string{
 			"X-Request-Id", "ETag", "Location", "Retry-After", "Allow", "Content-Disposition", "WWW-Authenticate",

@@ -15,6 +15,7 @@ import (
 const (
 	panel = "https://panel.example"
 	other = "https://other.example:8443"
+	webUI = "https://temporal.example"
 )
 
 func startForPanels(t *testing.T) *bundle {
@@ -22,6 +23,8 @@ func startForPanels(t *testing.T) *bundle {
 	return start(t, func(c *Config) {
 		var err error
 		c.Origins, err = origin.ParseList(panel + "," + other)
+		require.NoError(t, err)
+		c.CodecOrigins, err = origin.ParseList(webUI)
 		require.NoError(t, err)
 	})
 }
@@ -39,7 +42,8 @@ func allowed(a answer) map[string]string {
 
 func TestPreflightsOfEveryCall(t *testing.T) {
 	b := startForPanels(t)
-	headers := "authorization,cache-control,content-type,idempotency-key,if-none-match,last-event-id,x-callback-token,x-callback-url"
+	headers := "authorization,authorization-extras,cache-control,content-type,idempotency-key,if-none-match,last-event-id," +
+		"x-callback-token,x-callback-url,x-namespace"
 	calls := 0
 	require.NoError(t, chi.Walk(b.api.router, func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
 		calls++
@@ -62,6 +66,7 @@ func TestPreflightsOfEveryCall(t *testing.T) {
 		for _, from := range strangers {
 			require.Empty(t, allowed(preflight(from)), from)
 		}
+		require.Equal(t, strings.HasPrefix(route, "/codec/"), len(allowed(preflight(webUI))) > 0, "the Web UI of Temporal at %s", route)
 		return nil
 	}))
 	require.Greater(t, calls, 10)

@@ -42,6 +42,8 @@ var needs = map[string]string{
 	"GET /sbom/{id}":                           auth.ScopeRead,
 	"GET /sbom-diff/{id}":                      auth.ScopeRead,
 	"GET /components":                          auth.ScopeRead,
+	"POST /codec/decode":                       auth.ScopeRead,
+	"POST /codec/encode":                       auth.ScopeRead,
 	"POST /application-paths":                  "",
 	"POST /sections":                           "",
 	"GET /schema":                              "",
@@ -92,7 +94,13 @@ func (b *bundle) kindsOfTokens(second *ecdsa.PrivateKey) []kindOfToken {
 		}
 	}
 	onlyLists := func(_, route string) int {
-		if strings.Contains(route, "{id}") {
+		if strings.Contains(route, "{id}") || strings.HasPrefix(route, "/codec/") {
+			return http.StatusForbidden
+		}
+		return 0
+	}
+	notTheCodec := func(_, route string) int {
+		if strings.HasPrefix(route, "/codec/") {
 			return http.StatusForbidden
 		}
 		return 0
@@ -122,7 +130,7 @@ func (b *bundle) kindsOfTokens(second *ecdsa.PrivateKey) []kindOfToken {
 		{"write only", of(b.key, claims{"scope": auth.ScopeWrite}), hasScope(auth.ScopeWrite)},
 		{"limited to another deployment", of(b.key, claims{"deployments": []string{"two"}}), onlyLists},
 		{"limited to none", of(b.key, claims{"deployments": []string{}}), onlyLists},
-		{"limited to this one", of(b.key, claims{"deployments": []string{"one"}}), passes},
+		{"limited to this one", of(b.key, claims{"deployments": []string{"one"}}), notTheCodec},
 		{"good", of(b.key, nil), passes},
 		{"good, of another issuer", of(second, claims{"iss": secondIssuer}), passes},
 		{"of an issuer that is away", of(b.key, claims{"iss": awayIssuer}), always(http.StatusServiceUnavailable)},

@@ -22,7 +22,12 @@ import (
 	"slipway.dev/slipway/activities/store"
 	"slipway.dev/slipway/cmd/slipway/config"
 	"slipway.dev/slipway/schema/wire"
+	"slipway.dev/slipway/worker/codec"
 )
+
+// codecKeysVariable names the file with the keys of payloads, also for commands
+// that read no other setting.
+const codecKeysVariable = "SLIPWAY_CODEC_KEYS_FILE"
 
 // setupRetry is how often the set-up commands try to reach what they set up.
 const setupRetry = 2 * time.Second
@@ -70,7 +75,7 @@ TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, TEMPORAL_TLS_…).`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(c.Context(), wait)
 			defer cancel()
-			t, namespace, err := temporalClient(zap.NewNop())
+			t, namespace, err := temporalClient(&codec.Codec{}, zap.NewNop())
 			if err != nil {
 				return err
 			}
@@ -192,9 +197,37 @@ func versionLine(info *debug.BuildInfo) string {
 	return fmt.Sprintf("slipway %s (commit %s%s, date %s, %s)", version, commit, changed, date, runtime.Version())
 }
 
+// readCodec reads the keys of Temporal's payloads; without a file there are none.
+func readCodec(path string) (*codec.Codec, error) {
+	if path == "" {
+		return &codec.Codec{}, nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", codecKeysVariable, err)
+	}
+	defer func() { _ = f.Close() }()
+	c, err := codec.Parse(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s: %w", codecKeysVariable, path, err)
+	}
+	return c, nil
+}
+
+// commandClient is the client of a command that has no configuration but
+// environment variables.
+func commandClient() (client.Client, error) {
+	payloads, err := readCodec(os.Getenv(codecKeysVariable))
+	if err != nil {
+		return nil, err
+	}
+	t, _, err := temporalClient(payloads, zap.NewNop())
+	return t, err
+}
+
 // temporalClient makes a client from Temporal's own variables. It connects
 // when it is first used.
-func temporalClient(log *zap.Logger) (client.Client, string, error) {
+func temporalClient(payloads *codec.Codec, log *zap.Logger) (client.Client, string, error) {
 	options, err := envconfig.LoadDefaultClientOptions()
 	if err != nil {
 		return nil, "", fmt.Errorf("read the TEMPORAL_ variables: %w", err)
@@ -202,6 +235,7 @@ func temporalClient(log *zap.Logger) (client.Client, string, error) {
 	if options.Namespace == "" {
 		options.Namespace = client.DefaultNamespace
 	}
+	payloads.Apply(&options)
 	options.Logger = temporalLogger{log.WithOptions(zap.AddCallerSkip(1)).Sugar()}
 	t, err := client.NewLazyClient(options)
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"go.uber.org/zap"
 
 	"slipway.dev/slipway/api/coordination"
 	"slipway.dev/slipway/cmd/slipway/deployments"
@@ -77,14 +76,14 @@ Use it:
 		source.Command(os.Environ, func() []string { return picked(os.Environ(), nixVariables...) }),
 		deployments.Command(os.Getenv),
 		leases.Command(os.Getenv, func() (leases.Revoker, func(), error) {
-			t, _, err := temporalClient(zap.NewNop())
+			t, err := commandClient()
 			if err != nil {
 				return nil, nil, err
 			}
 			return coordination.NewTemporal(t), t.Close, nil
 		}),
 		planned.Command(func() (planned.Requester, func(), error) {
-			t, _, err := temporalClient(zap.NewNop())
+			t, err := commandClient()
 			if err != nil {
 				return nil, nil, err
 			}

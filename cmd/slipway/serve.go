@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"golang.org/x/sync/errgroup"
@@ -29,6 +30,7 @@ import (
 	"slipway.dev/slipway/api/auth"
 	"slipway.dev/slipway/cmd/slipway/config"
 	"slipway.dev/slipway/worker"
+	"slipway.dev/slipway/worker/codec"
 )
 
 // readyEvery is how often a starting process looks whether the database has
@@ -92,7 +94,11 @@ func serve(ctx context.Context, cfg config.Config, p parts, log *zap.Logger) err
 		return err
 	}
 	defer db.Close()
-	temporal, _, err := temporalClient(log)
+	payloads, err := readCodec(cfg.CodecKeysFile)
+	if err != nil {
+		return err
+	}
+	temporal, _, err := temporalClient(payloads, log)
 	if err != nil {
 		return err
 	}
@@ -126,7 +132,7 @@ func serve(ctx context.Context, cfg config.Config, p parts, log *zap.Logger) err
 	listener := db.Listener(log)
 	group.Go(func() error { listener.Run(ctx); return nil })
 	if p.api {
-		group.Go(func() error { return runAPI(ctx, group, cfg, db, listener, temporal, bao, registry, log) })
+		group.Go(func() error { return runAPI(ctx, group, cfg, db, listener, temporal, payloads, bao, registry, log) })
 	}
 	if p.api && cfg.Coordination {
 		group.Go(func() error { return runCoordination(ctx, group, cfg, temporal, registry, log) })
@@ -202,7 +208,7 @@ func awaitDatabase(ctx context.Context, db *store.Store, log *zap.Logger) error 
 }
 
 func runAPI(ctx context.Context, group *errgroup.Group, cfg config.Config, db *store.Store, listener *store.Listener,
-	temporal client.Client, bao *openbao.Client, registry prometheus.Registerer, log *zap.Logger) error {
+	temporal client.Client, payloads *codec.Codec, bao *openbao.Client, registry prometheus.Registerer, log *zap.Logger) error {
 	verifier, err := auth.NewVerifier(cfg.TrustedIssuers, time.Now, log)
 	if err != nil {
 		return fmt.Errorf("SLIPWAY_TRUSTED_ISSUERS: %w", err)
@@ -221,7 +227,12 @@ func runAPI(ctx context.Context, group *errgroup.Group, cfg config.Config, db *s
 	if bao != nil {
 		sealer = bao
 	}
+	var decoder converter.PayloadCodec
+	if cfg.CodecKeysFile != "" {
+		decoder = payloads
+	}
 	handler, err := api.NewHandler(ctx, api.Config{
+		Codec: decoder, CodecOrigins: cfg.CodecOrigins,
 		Sealer: sealer, Reader: db, Callbacks: db, Listener: listener, Workflows: api.NewTemporal(temporal),
 		Verifier: verifier, Origins: cfg.Origins, TicketKey: key, Log: log, Registerer: registry,
 		TrustedProxies:  cfg.TrustedProxies,

@@ -106,6 +106,22 @@ database: {caSecret: database-ca, key: uri}
 	"Temporal Cloud": {values: []string{`
 temporal: {address: "slipway.a1b2c.tmprl.cloud:7233", namespace: slipway.a1b2c, apiKey: {existingSecret: temporal-cloud}}
 `}},
+	"encrypted histories": {values: []string{`
+temporal: {codec: {existingSecret: slipway-codec, key: codec-keys, origins: ["https://temporal.example", "https://other.example"]}}
+`}, each: func(t *testing.T, r release) {
+		for _, name := range []string{"slipway-api", "slipway-worker"} {
+			pod := find[appsv1.Deployment](t, r, "Deployment", name).Spec.Template.Spec
+			env := environment(pod.Containers[0])
+			require.Equal(t, "https://temporal.example,https://other.example", env["SLIPWAY_CODEC_ORIGINS"])
+			i := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == "codec" })
+			require.GreaterOrEqual(t, i, 0)
+			require.Equal(t, "slipway-codec", pod.Volumes[i].Secret.SecretName)
+			require.Equal(t, []corev1.KeyToPath{{Key: "codec-keys", Path: "keys"}}, pod.Volumes[i].Secret.Items)
+			i = slices.IndexFunc(pod.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == "codec" })
+			require.GreaterOrEqual(t, i, 0)
+			require.Equal(t, env["SLIPWAY_CODEC_KEYS_FILE"], pod.Containers[0].VolumeMounts[i].MountPath+"/keys")
+		}
+	}},
 	"an Ingress": {values: []string{`
 api: {plainText: false}
 ingress: {enabled: true, className: nginx, host: slipway.example, tlsSecret: slipway-tls, annotations: {nginx.ingress.kubernetes.io/proxy-buffering: "off"}}
@@ -351,6 +367,7 @@ func TestWhatIsRefused(t *testing.T) {
 		{`image: {repository: ""}`, "image.repository is missing"},
 		{`database: {existingSecret: ""}`, "database.existingSecret is missing"},
 		{`temporal: {address: ""}`, "temporal.address is missing"},
+		{`temporal: {codec: {origins: ["https://temporal.example"]}}`, "needs temporal.codec.existingSecret"},
 		{`issuers: []`, "issuers is empty"},
 		{`issuers: [{issuer: a, audience: b, jwks: "{}", jwksUrl: "https://a.example/keys"}]`, "more than one of jwks, jwksConfigMap and jwksUrl"},
 		{`worker: {source: ""}`, "worker.source is missing"},

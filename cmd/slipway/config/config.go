@@ -30,6 +30,8 @@ type Config struct {
 	TrustedIssuers  []auth.Issuer
 	Origins         origin.List
 	TrustedProxies  []netip.Prefix
+	CodecKeysFile   string
+	CodecOrigins    origin.List
 	Source          string
 	SourceEntry     string
 	StateDir        string
@@ -125,6 +127,15 @@ func Settings() []Setting {
 			Help: "front-ends that may call from browsers and be called back: origins such as https://panel.example, separated by commas",
 			set: func(c *Config, v string) (err error) {
 				c.Origins, err = origin.ParseList(v)
+				return err
+			}},
+		{Env: "SLIPWAY_CODEC_KEYS_FILE",
+			Help: "keys that encrypt what goes into Temporal's histories (docs/operations.md); empty: nothing is encrypted",
+			set:  text(func(c *Config) *string { return &c.CodecKeysFile })},
+		{Env: "SLIPWAY_CODEC_ORIGINS",
+			Help: "origins of Temporal Web UIs that may have payloads decoded, such as https://temporal.example, separated by commas",
+			set: func(c *Config, v string) (err error) {
+				c.CodecOrigins, err = origin.ParseList(v)
 				return err
 			}},
 		{Env: "SLIPWAY_TRUSTED_PROXIES",

@@ -22,6 +22,7 @@ func TestFlagsOverEnvironmentOverDefaults(t *testing.T) {
 		"SLIPWAY_CORS_ORIGINS=https://panel.example, http://localhost:3000",
 		"SLIPWAY_TRUSTED_PROXIES=10.0.0.0/8, fd00::/8",
 		"SLIPWAY_GROUP_NAMESPACES=orders, billing",
+		"SLIPWAY_CODEC_KEYS_FILE=/etc/keys", "SLIPWAY_CODEC_ORIGINS=https://temporal.example",
 	}, flags)
 	require.NoError(t, err)
 	require.Equal(t, 5*time.Second, c.NixTimeout)
@@ -30,6 +31,9 @@ func TestFlagsOverEnvironmentOverDefaults(t *testing.T) {
 	require.Equal(t, []string{"A", "B"}, c.DeployerEnv)
 	require.Equal(t, []string{"orders", "billing"}, c.GroupNamespaces)
 	require.Len(t, c.TrustedIssuers, 1)
+	require.Equal(t, "/etc/keys", c.CodecKeysFile)
+	require.True(t, c.CodecOrigins.Allows("https://temporal.example"))
+	require.False(t, c.Origins.Allows("https://temporal.example"))
 	require.True(t, c.Origins.Allows("https://panel.example") && c.Origins.Allows("http://localhost:3000"))
 	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}, c.TrustedProxies)
 	from := map[string]string{}
@@ -60,7 +64,7 @@ func TestBadValuesAreAllNamed(t *testing.T) {
 	_, values, err := config.Read([]string{
 		"SLIPWAY_NIX_SLOT=2", "SLIPWAY_NIX_SLOTS=0", "SLIPWAY_NIX_TIMEOUT=soon", "SLIPWAY_NIX_MEMORY=lots", "SLIPWAY_LISTEN=8082",
 		"SLIPWAY_TRUSTED_ISSUERS={}", "SLIPWAY_LOG_LEVEL=loud", "SLIPWAY_DEPLOYER_ENV=SLIPWAY_TOKEN", "SLIPWAY_TOKEN=of-a-client",
-		"SLIPWAY_CORS_ORIGINS=https://panel.example,https://*.example",
+		"SLIPWAY_CORS_ORIGINS=https://panel.example,https://*.example", "SLIPWAY_CODEC_ORIGINS=temporal.example",
 		"SLIPWAY_TRUSTED_PROXIES=10.0.0.0/8,proxy.example",
 		"SLIPWAY_GROUP_NAMESPACES=orders,Orders",
 	}, nil)
@@ -70,6 +74,7 @@ func TestBadValuesAreAllNamed(t *testing.T) {
 		"SLIPWAY_TRUSTED_PROXIES (10.0.0.0/8,proxy.example, from environment): is not a list of networks",
 		"SLIPWAY_LOG_LEVEL (loud", "is not handed on",
 		`the entry "https://*.example" has a wildcard`,
+		"SLIPWAY_CODEC_ORIGINS (temporal.example, from environment)",
 		`SLIPWAY_GROUP_NAMESPACES (orders,Orders, from environment): has "Orders"`,
 	} {
 		require.ErrorContains(t, err, want)

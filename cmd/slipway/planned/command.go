@@ -68,7 +68,8 @@ same command again says how it is then. To give a deferred operation up, cancel 
 workflow: temporal workflow cancel --workflow-id planned/<namespace>/<group>
 
 The address and the credentials of Temporal come from its own variables
-(TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, TEMPORAL_TLS_…).
+(TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, TEMPORAL_TLS_…),
+and the keys of encrypted histories from SLIPWAY_CODEC_KEYS_FILE.
 
 Exit codes:
   0   admitted: handed over to the operator

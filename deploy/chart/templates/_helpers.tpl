@@ -149,6 +149,16 @@ seccompProfile:
   value: {{ .Values.logLevel | quote }}
 - name: SLIPWAY_SHUTDOWN_TIMEOUT
   value: {{ .Values.shutdownTimeout | quote }}
+{{- with .Values.temporal.codec }}
+{{- if .existingSecret }}
+- name: SLIPWAY_CODEC_KEYS_FILE
+  value: /etc/slipway/codec/keys
+{{- with .origins }}
+- name: SLIPWAY_CODEC_ORIGINS
+  value: {{ join "," . | quote }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- with .Values.corsOrigins }}
 - name: SLIPWAY_CORS_ORIGINS
   value: {{ join "," . | quote }}
@@ -187,6 +197,11 @@ seccompProfile:
 
 {{- define "slipway.common.mounts" -}}
 {{ include "slipway.connections.mounts" . }}
+{{- if .Values.temporal.codec.existingSecret }}
+- name: codec
+  mountPath: /etc/slipway/codec
+  readOnly: true
+{{- end }}
 {{- with .Values.openbao }}
 {{- if and .address .caSecret }}
 - name: openbao-ca
@@ -203,6 +218,16 @@ seccompProfile:
 
 {{- define "slipway.common.volumes" -}}
 {{ include "slipway.connections.volumes" . }}
+{{- with .Values.temporal.codec }}
+{{- if .existingSecret }}
+- name: codec
+  secret:
+    defaultMode: 0440
+    secretName: {{ .existingSecret }}
+    items:
+      - {key: {{ .key }}, path: keys}
+{{- end }}
+{{- end }}
 {{- with .Values.openbao }}
 {{- if and .address .caSecret }}
 - name: openbao-ca
