@@ -369,7 +369,7 @@ func TestWhatIsRefused(t *testing.T) {
 		{`temporal: {address: ""}`, "temporal.address is missing"},
 		{`temporal: {codec: {origins: ["https://temporal.example"]}}`, "needs temporal.codec.existingSecret"},
 		{`issuers: []`, "issuers is empty"},
-		{`issuers: [{issuer: a, audience: b, jwks: "{}", jwksUrl: "https://a.example/keys"}]`, "more than one of jwks, jwksConfigMap and jwksUrl"},
+		{`issuers: [{issuer: a, audience: b, jwks: "{}", jwksUrl: "https://a.example/keys"}]`, "more than one of jwks"},
 		{`worker: {source: ""}`, "worker.source is missing"},
 		{`worker: {replicas: 2}`, "needs worker.store.accessMode=ReadWriteMany"},
 		{`openbao: {address: "https://b:8200"}`, "needs exactly one of"},
