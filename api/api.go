@@ -11,6 +11,8 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 	"go.temporal.io/sdk/converter"
 	"go.uber.org/zap"
 	"golang.org/x/sync/semaphore"
@@ -44,6 +46,9 @@ type Config struct {
 	TicketKey  []byte
 	Log        *zap.Logger
 	Registerer prometheus.Registerer
+	// Tracer makes a span of each request, below the one that its traceparent
+	// (W3C Trace Context) names; nil: there are no spans.
+	Tracer trace.Tracer
 	// TrustedProxies are the networks of proxies whose X-Forwarded-For tells the
 	// address of the client; none.
 	TrustedProxies []netip.Prefix
@@ -102,6 +107,9 @@ func newAPI(ctx context.Context, c Config) (*api, error) {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Tracer == nil {
+		c.Tracer = noop.NewTracerProvider().Tracer("")
 	}
 	for _, d := range []struct {
 		value *time.Duration

@@ -11,6 +11,10 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 )
 
@@ -67,7 +71,10 @@ func (a *api) observe(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begin := time.Now()
 		x := &exchange{ResponseWriter: w, id: uuid.NewString()}
-		r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
+		ctx := propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
+		ctx, span := a.Tracer.Start(ctx, r.Method, trace.WithSpanKind(trace.SpanKindServer))
+		defer span.End()
+		r = r.WithContext(context.WithValue(ctx, exchangeKey{}, x))
 		header := w.Header()
 		header.Set("X-Request-Id", x.id)
 		header.Set("X-Content-Type-Options", "nosniff")
@@ -115,12 +122,23 @@ func (a *api) record(x *exchange, r *http.Request, took time.Duration) {
 		status = http.StatusOK
 	}
 	a.metrics.observe(r.Method, route, status, took, x.stream)
+	span := trace.SpanFromContext(r.Context())
+	// Not the path and the query, as in the log.
+	span.SetName(r.Method + " " + route)
+	span.SetAttributes(attribute.String("http.request.method", r.Method), attribute.String("http.route", route),
+		attribute.Int("http.response.status_code", status), attribute.String("slipway.request_id", x.id))
+	if status >= http.StatusInternalServerError {
+		span.SetStatus(codes.Error, "")
+	}
 	fields := []zap.Field{
 		zap.String("requestId", x.id), zap.String("method", r.Method), zap.String("route", route),
 		zap.Int("status", status), zap.Duration("took", took), zap.Int64("bytes", x.bytes),
 	}
 	if x.subject != "" {
 		fields = append(fields, zap.String("subject", x.subject))
+	}
+	if c := span.SpanContext(); span.IsRecording() {
+		fields = append(fields, zap.Stringer("traceId", c.TraceID()))
 	}
 	a.Log.Info("request", fields...)
 }

@@ -22,12 +22,19 @@ type Activities struct {
 	Origins origin.List
 	// Caller makes the call.
 	Caller *Caller
+	// Metrics count the outcomes; nil: nobody does.
+	Metrics *Metrics
 }
 
 // CallBack calls the front-end of a destroy that has succeeded and returns what
 // became of it. An error means that the call could not be claimed, or may have
 // been made; it is not tried again.
-func (a *Activities) CallBack(ctx context.Context, ref deployment.Ref) (deployment.Callback, error) {
+func (a *Activities) CallBack(ctx context.Context, ref deployment.Ref) (became deployment.Callback, err error) {
+	defer func() {
+		if err == nil {
+			a.Metrics.became(became.State)
+		}
+	}()
 	claim, err := a.Claims.ClaimCallback(ctx, ref)
 	if err != nil {
 		return deployment.Callback{}, fmt.Errorf("claim the callback: %w", err)

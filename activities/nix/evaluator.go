@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 	"unicode/utf8"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 const (
@@ -33,7 +35,8 @@ var (
 	deployerExpression string
 )
 
-// Config is how to evaluate. All but BinDir, CAFile and Env must be set.
+// Config is how to evaluate. All but BinDir, CAFile, Env and Registerer must be
+// set.
 type Config struct {
 	// BinDir is the folder of Nix's programs; empty looks them up in the PATH.
 	BinDir string
@@ -54,6 +57,8 @@ type Config struct {
 	// Env is what Nix itself needs to find its store where that is not the
 	// usual one, such as NIX_REMOTE or NIX_STATE_DIR, as NAME=value.
 	Env []string
+	// Registerer gets the metrics; nil: nobody does.
+	Registerer prometheus.Registerer
 }
 
 // Evaluator runs Nix. Its methods may be used by many at once.
@@ -64,6 +69,7 @@ type Evaluator struct {
 	// offline runs evaluations, online what may need the network.
 	offline, online *launcher
 	slots           chan struct{}
+	metrics         metrics
 	fetching        sync.Mutex
 
 	versionMu sync.Mutex
@@ -95,6 +101,10 @@ func New(config Config) (*Evaluator, error) {
 	}
 	if err := e.prepare(); err != nil {
 		return nil, fmt.Errorf("nix: prepare state folder: %w", err)
+	}
+	var err error
+	if e.metrics, err = newMetrics(config.Registerer, e); err != nil {
+		return nil, err
 	}
 	e.offline, e.online = newLauncher(true), newLauncher(false)
 	return e, nil
@@ -152,6 +162,7 @@ func (e *Evaluator) TryAcquire() (release func(), ok bool) {
 	case e.slots <- struct{}{}:
 		return e.releaser(), true
 	default:
+		e.metrics.refused.Inc()
 		return nil, false
 	}
 }
@@ -276,7 +287,9 @@ type evaluation struct {
 }
 
 // evaluate runs the evaluation and unpacks what the expression said.
-func (e *Evaluator) evaluate(ctx context.Context, v evaluation) (json.RawMessage, error) {
+func (e *Evaluator) evaluate(ctx context.Context, v evaluation) (value json.RawMessage, err error) {
+	begin := time.Now()
+	defer func() { e.metrics.evaluated(time.Since(begin), err) }()
 	if err := checkEntry(v.snapshot, v.entry); err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -17,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 )
 
@@ -429,6 +431,41 @@ func TestSlots(t *testing.T) {
 	second()
 	third()
 	require.Zero(t, e.InUse())
+}
+
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	e := newEvaluator(t)
+	registry := prometheus.NewRegistry()
+	var err error
+	e.metrics, err = newMetrics(registry, e)
+	require.NoError(t, err)
+	for range 3 {
+		e.TryAcquire()
+	}
+	for _, err := range []error{
+		nil, &Failure{Kind: KindRefused}, fmt.Errorf("evaluate: %w", timeout(time.Second)), context.Canceled, errors.New("no such program"),
+	} {
+		e.metrics.evaluated(time.Second, err)
+	}
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	got := map[string]float64{}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			if h := m.GetHistogram(); h != nil {
+				got[m.GetLabel()[0].GetValue()] = float64(h.GetSampleCount())
+			} else {
+				got[family.GetName()] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			}
+		}
+	}
+	require.Equal(t, map[string]float64{
+		"slipway_nix_slots": 2, "slipway_nix_slots_in_use": 2, "slipway_nix_slots_refused_total": 1,
+		"ok": 1, "refused": 1, "timeout": 1, "cancelled": 1, "error": 1,
+	}, got)
+	_, err = newMetrics(registry, e)
+	require.Error(t, err, "registered twice")
 }
 
 func TestVersion(t *testing.T) {

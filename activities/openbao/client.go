@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/openbao/openbao/api/v2"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"slipway.dev/slipway/schema/kvpolicy"
 )
@@ -42,6 +43,8 @@ type Options struct {
 	// Problem is called when Run could not log in or renew, and will try again;
 	// nil for nothing. The error holds no credential.
 	Problem func(error)
+	// Registerer gets the metrics; nil: nobody does.
+	Registerer prometheus.Registerer
 }
 
 // AppRole is a login by AppRole. The files are read at every login.
@@ -64,6 +67,7 @@ type Kubernetes struct {
 // Client is a client of one OpenBao. It may be used by many at once.
 type Client struct {
 	options Options
+	metrics metrics
 	// anonymous has no token.
 	anonymous *api.Client
 
@@ -131,7 +135,11 @@ func New(options Options) (*Client, error) {
 	if options.Namespace != "" {
 		client.SetNamespace(options.Namespace)
 	}
-	c := &Client{options: options, anonymous: client, turn: make(chan struct{}, 1)}
+	metrics, err := newMetrics(options.Registerer)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{options: options, metrics: metrics, anonymous: client, turn: make(chan struct{}, 1)}
 	c.turn <- struct{}{}
 	return c, nil
 }
@@ -176,10 +184,13 @@ func (c *Client) send(ctx context.Context, client *api.Client, r call) (answer, 
 	if err := request.SetJSONBody(r.body); err != nil {
 		return answer{}, errors.New("the request cannot be written as JSON")
 	}
+	begin := time.Now()
 	response, err := client.RawRequestWithContext(ctx, request)
 	if response == nil {
+		c.metrics.answered(nil, time.Since(begin))
 		return answer{}, err
 	}
+	c.metrics.answered(response.Response, time.Since(begin))
 	defer func() { _ = response.Body.Close() }()
 	var a answer
 	if response.StatusCode != http.StatusNoContent {

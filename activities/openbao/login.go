@@ -234,6 +234,9 @@ const (
 func (c *Client) Run(ctx context.Context) {
 	for {
 		wait, err := c.tend(ctx)
+		if err != nil && ctx.Err() == nil {
+			c.metrics.logins.Inc()
+		}
 		if err != nil && ctx.Err() == nil && c.options.Problem != nil {
 			c.options.Problem(err)
 		}

@@ -375,7 +375,12 @@ func (e *FenceHeldError) Error() string {
 // without an exit may still run. The staged SBOMs of a build that succeeded are
 // those of its deployment from the same moment.
 func (s *Store) Finish(ctx context.Context, ref deployment.Ref, otherwise End) (Ended, error) {
-	var out Ended
+	var (
+		out    Ended
+		action string
+		ran    float64 // seconds
+		ended  bool    // by us
+	)
 	err := s.transact(ctx, ref.Deployment, func(tx pgx.Tx) error {
 		var (
 			exit      deployment.Exit
@@ -387,9 +392,10 @@ func (s *Store) Finish(ctx context.Context, ref deployment.Ref, otherwise End) (
 		)
 		err := tx.QueryRow(ctx, `
 			SELECT status, reason, exit_code, exit_reason, exit_cancelled,
-			       coalesce(extract(epoch FROM fence_until - clock_timestamp()), 0)::float8, callback_url IS NOT NULL
+			       coalesce(extract(epoch FROM fence_until - clock_timestamp()), 0)::float8, callback_url IS NOT NULL,
+			       action, coalesce(extract(epoch FROM clock_timestamp() - started_at), 0)::float8
 			FROM builds WHERE deployment_id = $1 AND number = $2`, ref.Deployment, ref.Build).
-			Scan(&out.Status, &out.Reason, &code, &reason, &cancelled, &left, &waits)
+			Scan(&out.Status, &out.Reason, &code, &reason, &cancelled, &left, &waits, &action, &ran)
 		if err != nil {
 			return fmt.Errorf("read build %s: %w", ref, orUnknown(err))
 		}
@@ -419,8 +425,12 @@ func (s *Store) Finish(ctx context.Context, ref deployment.Ref, otherwise End) (
 		if err := takeSBOMs(ctx, tx, ref); err != nil {
 			return fmt.Errorf("end build %s: %w", ref, err)
 		}
+		ended = true
 		return publish(ctx, tx, ref.Deployment, ref.Build)
 	})
+	if err == nil && ended {
+		s.durations.WithLabelValues(action, string(out.Status)).Observe(ran)
+	}
 	return out, err
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"slipway.dev/slipway/schema"
 )
@@ -19,6 +20,8 @@ import (
 // Store is the PostgreSQL database of slipway.
 type Store struct {
 	pool *pgxpool.Pool
+	// durations are those of the builds that ended here.
+	durations *prometheus.HistogramVec
 }
 
 // Open makes a pool of connections to url (postgres://…). It connects when it
@@ -34,7 +37,7 @@ func Open(ctx context.Context, url string, connections int32) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
-	return &Store{pool: pool}, nil
+	return &Store{pool: pool, durations: newDurations()}, nil
 }
 
 // Warm makes a first connection, if the database answers.

@@ -227,7 +227,7 @@ func commandClient() (client.Client, error) {
 
 // temporalClient makes a client from Temporal's own variables. It connects
 // when it is first used.
-func temporalClient(payloads *codec.Codec, log *zap.Logger) (client.Client, string, error) {
+func temporalClient(payloads *codec.Codec, log *zap.Logger, adjust ...func(*client.Options)) (client.Client, string, error) {
 	options, err := envconfig.LoadDefaultClientOptions()
 	if err != nil {
 		return nil, "", fmt.Errorf("read the TEMPORAL_ variables: %w", err)
@@ -237,6 +237,9 @@ func temporalClient(payloads *codec.Codec, log *zap.Logger) (client.Client, stri
 	}
 	payloads.Apply(&options)
 	options.Logger = temporalLogger{log.WithOptions(zap.AddCallerSkip(1)).Sugar()}
+	for _, f := range adjust {
+		f(&options)
+	}
 	t, err := client.NewLazyClient(options)
 	if err != nil {
 		return nil, "", fmt.Errorf("make the client of Temporal: %w", err)

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
+	"go.opentelemetry.io/otel/trace"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 	"go.uber.org/zap"
@@ -98,13 +99,26 @@ func serve(ctx context.Context, cfg config.Config, p parts, log *zap.Logger) err
 	if err != nil {
 		return err
 	}
-	temporal, _, err := temporalClient(payloads, log)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		collectors.NewBuildInfoCollector())
+	if err := db.Register(registry); err != nil {
+		return err
+	}
+	tracer, flush, err := tracing(ctx, log)
+	if err != nil {
+		return err
+	}
+	defer flush()
+	observe, err := observed(registry, tracer, log)
+	if err != nil {
+		return err
+	}
+	temporal, _, err := temporalClient(payloads, log, observe)
 	if err != nil {
 		return err
 	}
 	defer temporal.Close()
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
 	group, ctx := errgroup.WithContext(ctx)
 	health := &health{store: db, temporal: temporal}
@@ -122,6 +136,7 @@ func serve(ctx context.Context, cfg config.Config, p parts, log *zap.Logger) err
 	var bao *openbao.Client
 	if cfg.OpenBao.Address != "" {
 		options := cfg.OpenBao
+		options.Registerer = registry
 		options.Problem = func(err error) { log.Warn("OpenBao", zap.Error(err)) }
 		if bao, err = openbao.New(options); err != nil {
 			return fmt.Errorf("OPENBAO_ADDR is set, and cannot be used (the login is by OPENBAO_TOKEN_FILE, or "+
@@ -132,7 +147,9 @@ func serve(ctx context.Context, cfg config.Config, p parts, log *zap.Logger) err
 	listener := db.Listener(log)
 	group.Go(func() error { listener.Run(ctx); return nil })
 	if p.api {
-		group.Go(func() error { return runAPI(ctx, group, cfg, db, listener, temporal, payloads, bao, registry, log) })
+		group.Go(func() error {
+			return runAPI(ctx, group, cfg, db, listener, temporal, payloads, bao, registry, tracer, log)
+		})
 	}
 	if p.api && cfg.Coordination {
 		group.Go(func() error { return runCoordination(ctx, group, cfg, temporal, registry, log) })
@@ -208,7 +225,7 @@ func awaitDatabase(ctx context.Context, db *store.Store, log *zap.Logger) error 
 }
 
 func runAPI(ctx context.Context, group *errgroup.Group, cfg config.Config, db *store.Store, listener *store.Listener,
-	temporal client.Client, payloads *codec.Codec, bao *openbao.Client, registry prometheus.Registerer, log *zap.Logger) error {
+	temporal client.Client, payloads *codec.Codec, bao *openbao.Client, registry prometheus.Registerer, tracer trace.Tracer, log *zap.Logger) error {
 	verifier, err := auth.NewVerifier(cfg.TrustedIssuers, time.Now, log)
 	if err != nil {
 		return fmt.Errorf("SLIPWAY_TRUSTED_ISSUERS: %w", err)
@@ -234,7 +251,7 @@ func runAPI(ctx context.Context, group *errgroup.Group, cfg config.Config, db *s
 	handler, err := api.NewHandler(ctx, api.Config{
 		Codec: decoder, CodecOrigins: cfg.CodecOrigins,
 		Sealer: sealer, Reader: db, Callbacks: db, Listener: listener, Workflows: api.NewTemporal(temporal),
-		Verifier: verifier, Origins: cfg.Origins, TicketKey: key, Log: log, Registerer: registry,
+		Verifier: verifier, Origins: cfg.Origins, TicketKey: key, Log: log, Registerer: registry, Tracer: tracer,
 		TrustedProxies:  cfg.TrustedProxies,
 		EvaluateTimeout: cfg.NixTimeout + time.Minute,
 		ImportTimeout:   cfg.NixTimeout + cfg.SystemsTimeout + time.Minute,
@@ -249,15 +266,16 @@ func runWorker(ctx context.Context, cfg config.Config, db *store.Store, listener
 	temporal client.Client, bao *openbao.Client, registry prometheus.Registerer, log *zap.Logger) error {
 	evaluator, err := nix.New(nix.Config{
 		Timeout: cfg.NixTimeout, MemoryBytes: cfg.NixMemory, Slots: cfg.NixSlots, CAFile: cfg.SourceCAFile,
-		StateDir: filepath.Join(cfg.StateDir, "nix"), Env: picked(os.Environ(), nixVariables...),
+		StateDir: filepath.Join(cfg.StateDir, "nix"), Env: picked(os.Environ(), nixVariables...), Registerer: registry,
 	})
 	if err != nil {
 		return err
 	}
 	defer evaluator.Close()
-	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "slipway_nix_slots_in_use", Help: "Evaluations that run in this process.",
-	}, func() float64 { return float64(evaluator.InUse()) }))
+	callbacks, err := callback.NewMetrics(registry)
+	if err != nil {
+		return err
+	}
 
 	folders := filepath.Join(cfg.StateDir, "deployers")
 	if err := deployer.Clean(folders); err != nil {
@@ -298,7 +316,7 @@ func runWorker(ctx context.Context, cfg config.Config, db *store.Store, listener
 				Store:    &store.Activities{Store: db, Listener: listener},
 				Nix:      &nix.Activities{Evaluator: evaluator, Cache: db, Sources: db, Entry: cfg.SourceEntry, Roots: sources, SystemsTimeout: cfg.SystemsTimeout},
 				Deployer: deploys,
-				Callback: &callback.Activities{Claims: db, Origins: cfg.Origins, Caller: &callback.Caller{Resolver: net.DefaultResolver}},
+				Callback: &callback.Activities{Claims: db, Origins: cfg.Origins, Caller: &callback.Caller{Resolver: net.DefaultResolver}, Metrics: callbacks},
 				OpenBao:  secrets,
 			},
 			EvaluationSlots: cfg.NixSlots, DeploySlots: cfg.DeploySlots, StopTimeout: cfg.ShutdownTimeout, Log: log,

@@ -20,9 +20,14 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	panel = newFrontEnd()
+	var err error
+	if spans, err = newSpanCollector(); err != nil {
+		panic(err)
+	}
 	started, err := stand.New(stand.Options{Env: []string{
 		"SLIPWAY_CORS_ORIGINS=https://panel.example," + panel.URL,
 		"SLIPWAY_NIX_MEMORY=768MiB", "SLIPWAY_NIX_SLOTS=100", "SLIPWAY_DEPLOYER_GRACE=1s", "SLIPWAY_DEPLOY_SLOTS=100",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=" + spans.URL, "OTEL_BSP_SCHEDULE_DELAY=200",
 	}})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
