@@ -17,6 +17,7 @@ import (
 
 	"slipway.dev/slipway/cmd/slipway-dev/kube"
 	"slipway.dev/slipway/schema/lease"
+	"slipway.dev/slipway/tests/alerts"
 	"slipway.dev/slipway/tests/stand"
 )
 
@@ -55,6 +56,8 @@ func TestTheMetricsOfAGroup(t *testing.T) {
 		`deploy_lease_grants_total{kind="migration",result="granted"} 2`, `deploy_lease_grants_total{kind="migration",result="conflict"} 1`,
 		`deploy_lease_grants_total{kind="failover-hold",result="granted"} 1`, `deploy_lease_grants_total{kind="failover-hold",result="unauthorized"} 1`,
 	)
+	exposed, err := all.metrics(t.Context(), stand.API)
+	require.NoError(t, err)
 	r.becomes(10*time.Second, hold, operation, lease.StateExpired)
 	r.set("Updating", "updatePhase")
 	require.Equal(t, http.StatusLocked, r.grant(hold, operation, 60).status)
@@ -71,6 +74,11 @@ func TestTheMetricsOfAGroup(t *testing.T) {
 		`deploy_lease_expirations_total{kind="failover-hold"} 1`,
 		`deploy_lease_revocations_total{kind="migration",reason="operator_revoked"} 1`,
 	)
+	later, err := all.metrics(t.Context(), stand.API)
+	require.NoError(t, err)
+	missing, err := alerts.Missing(string(exposed)+string(later), "bloodraven_deploy_", "bloodraven_http_")
+	require.NoError(t, err)
+	require.Empty(t, missing, "what deploy/observability asks for")
 	require.NoError(t, all.groups(r.namespace).Delete(t.Context(), r.group, metav1.DeleteOptions{}))
 	has(10 * time.Second)
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"slipway.dev/slipway/schema/lease"
 	"slipway.dev/slipway/schema/wire"
+	"slipway.dev/slipway/tests/alerts"
 )
 
 // plannedSoon is how long a look at a hold may be away.
@@ -64,6 +66,9 @@ func TestAPlannedFailoverWaitsForTheHold(t *testing.T) {
 	})
 	require.Len(t, r.events("PlannedFailoverDeferred"), 1)
 	require.Contains(t, r.series(), fmt.Sprintf(`bloodraven_planned_failovers_deferred_total{group="%s",reason="DeploymentHold"} 1`, r.group))
+	missing, err := alerts.Missing(strings.Join(r.series(), "\n"), "bloodraven_planned_")
+	require.NoError(t, err)
+	require.Empty(t, missing, "what deploy/observability asks for")
 	// The migration goes on until the site changes.
 	require.Equal(t, http.StatusOK, r.renew(migration, operation, mutex, 60).status)
 }

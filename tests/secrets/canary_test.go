@@ -28,6 +28,7 @@ import (
 
 	"slipway.dev/slipway/cmd/slipway-dev/issuer"
 	"slipway.dev/slipway/schema/deployment"
+	"slipway.dev/slipway/tests/alerts"
 	"slipway.dev/slipway/tests/stand"
 )
 
@@ -146,6 +147,9 @@ func (s *site) search(t *testing.T, left traces, processes *watch) {
 		}
 		s.clean(t, name, p.text, values)
 	}
+	missing, err := alerts.Missing(string(places["metrics"].text), "slipway_openbao_")
+	require.NoError(t, err)
+	require.Empty(t, missing, "what deploy/observability asks for")
 	s.searchFiles(t, left.title, values)
 	s.wrappingIsOver(t, histories)
 }
