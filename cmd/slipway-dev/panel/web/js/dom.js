@@ -56,6 +56,23 @@ export function replace(old, next) {
   return next;
 }
 
+/**
+ * swap for a list of links. While they are the same links they stay, and only
+ * what is in them changes: a link that was replaced between press and release
+ * would not be followed.
+ */
+export function swapLinks(old, next) {
+  const links = [...old.querySelectorAll("a")], others = [...next.querySelectorAll("a")];
+  if (links.length !== others.length || links.some((link, i) => link.dataset.key !== others[i].dataset.key)) return swap(old, next);
+  links.forEach((link, i) => {
+    if (link.isEqualNode(others[i])) return;
+    for (const { name, value } of others[i].attributes) link.setAttribute(name, value);
+    for (const { name } of [...link.attributes]) if (!others[i].hasAttribute(name)) link.removeAttribute(name);
+    link.replaceChildren(...others[i].childNodes);
+  });
+  return old;
+}
+
 /** Tells screen readers. */
 export function announce(text) {
   document.getElementById("announcements").textContent = text;

@@ -1,4 +1,4 @@
-import { announce, h, icon, replace, swap, trouble } from "./dom.js";
+import { announce, h, icon, replace, swap, swapLinks, trouble } from "./dom.js";
 import { Form } from "./form.js";
 import * as pointers from "./pointer.js";
 import { Schema, titleOf, withoutSecrets, withSecrets } from "./schema.js";
@@ -138,7 +138,7 @@ export class Editor {
       problems ? h("span", { class: "count" }, String(problems), h("span", { class: "unseen" }, " problems")) : null));
     };
     const at = new Map(this.#applications.applications.map((application) => [application.path, application]));
-    this.nav = swap(this.nav, h("nav", { class: "sections", "aria-label": "Sections" }, h("ul", {},
+    this.nav = swapLinks(this.nav, h("nav", { class: "sections", "aria-label": "Sections" }, h("ul", {},
       entry("", "General"),
       this.#sections.map(({ id, title, path }) => {
         const application = at.get(path);
