@@ -132,7 +132,7 @@ func newAPI(ctx context.Context, c Config) (*api, error) {
 		return nil, err
 	}
 	a := &api{Config: c, tickets: tickets, limits: newLimiter(), large: semaphore.NewWeighted(largeBytes)}
-	a.shown = shown{c.Reader, &a.schemas, newSources(c.Reader)}
+	a.shown = shown{c.Reader, &a.schemas, newSources(c.Reader), newFacts()}
 	if a.metrics, err = newMetrics(c.Registerer); err != nil {
 		return nil, fmt.Errorf("register the metrics of the deployments API: %w", err)
 	}

@@ -3,8 +3,12 @@ package api
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
+
+	"k8s.io/utils/lru"
 
 	"slipway.dev/slipway/schema/configuration"
 	"slipway.dev/slipway/schema/deployment"
@@ -20,6 +24,7 @@ type shown struct {
 	Reader
 	schemas *schemas
 	sources *sources
+	facts   facts
 }
 
 func (s shown) Deployment(ctx context.Context, id string) (deployment.Deployment, error) {
@@ -47,7 +52,7 @@ func (s shown) complete(ctx context.Context, d *deployment.Deployment) error {
 		}
 		used[snapshot] = source
 	}
-	if err := describe(d, used); err != nil || !d.Older {
+	if err := s.describe(d, used); err != nil || !d.Older {
 		return err
 	}
 	schema, err := s.schema(ctx)
@@ -78,7 +83,7 @@ func (s shown) Deployments(ctx context.Context, ids []string, yield func(deploym
 					return errNotRead
 				}
 			}
-			if err := describe(&d, used); err != nil {
+			if err := s.describe(&d, used); err != nil {
 				return err
 			}
 			if d.Older && schema != nil {
@@ -140,11 +145,11 @@ func recordedWith(d deployment.Deployment) []string {
 }
 
 // describe fills in the facts of a deployment.
-func describe(d *deployment.Deployment, sources map[string]*configuration.Source) error {
+func (s shown) describe(d *deployment.Deployment, sources map[string]*configuration.Source) error {
 	var submitted configuration.Facts
 	var err error
 	if d.Configuration != nil {
-		if submitted, err = factsOf(sources[d.Snapshot], d.Configuration); err != nil {
+		if submitted, err = s.facts.of(sources[d.Snapshot], d.Snapshot, d.Configuration); err != nil {
 			return err
 		}
 	}
@@ -154,7 +159,7 @@ func describe(d *deployment.Deployment, sources map[string]*configuration.Source
 	case deployed.Snapshot == d.Snapshot && bytes.Equal(deployed.Configuration, d.Configuration):
 		d.Instances.Deployed = submitted.Instances
 	default:
-		facts, err := factsOf(sources[deployed.Snapshot], deployed.Configuration)
+		facts, err := s.facts.of(sources[deployed.Snapshot], deployed.Snapshot, deployed.Configuration)
 		if err != nil {
 			return err
 		}
@@ -163,13 +168,31 @@ func describe(d *deployment.Deployment, sources map[string]*configuration.Source
 	return nil
 }
 
-func factsOf(source *configuration.Source, stored []byte) (configuration.Facts, error) {
+// keptFacts is for how many configurations the facts are kept: lists are asked
+// for again and again, and reading the facts takes longer than reading the rows.
+// There are as many instances as the schema knows at most.
+const keptFacts = 4096
+
+// facts keeps what configurations serve, by snapshot and text. Nobody changes
+// what it gives.
+type facts struct{ kept *lru.Cache } // SHA-256 → configuration.Facts
+
+func newFacts() facts { return facts{lru.New(keptFacts)} }
+
+func (f facts) of(source *configuration.Source, snapshot string, stored []byte) (configuration.Facts, error) {
 	if source == nil {
 		return configuration.Facts{}, nil
+	}
+	key := sha256.Sum256(slices.Concat([]byte(snapshot), []byte{0}, stored))
+	if kept, ok := f.kept.Get(key); ok {
+		known, _ := kept.(configuration.Facts)
+		return known, nil
 	}
 	value, err := configuration.Decode(stored)
 	if err != nil {
 		return configuration.Facts{}, fmt.Errorf("read a stored configuration: %w", err)
 	}
-	return source.Facts(value), nil
+	known := source.Facts(value)
+	f.kept.Add(key, known)
+	return known, nil
 }

@@ -176,7 +176,7 @@ func TestList(t *testing.T) {
 		INSERT INTO builds (deployment_id, number, action, status, workflow_id, request, evaluation, configuration,
 		                    configuration_hash, snapshot, nodes, started_at, finished_at)
 		SELECT 'list-' || i, n, 'deploy', 'succeeded', 'w', n::text, 'evaluated',
-		       '{"test":{"domain":"example.org","applications":{"forum":{},"wiki":{}},"note":"' || repeat('x', 500) || '"}}',
+		       '{"test":{"domain":"example.org","applications":{"forum":{},"wiki":{}},"note":"' || i || repeat('x', 500) || '"}}',
 		       '\x00', (SELECT store_path FROM source),
 		       '[{"name":"web","names":["example.org"]}]', now(), now()
 		FROM generate_series(1, 10000) i, generate_series(1, 3) n;
