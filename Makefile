@@ -8,9 +8,9 @@ SHELL := /bin/bash
 RACE := ./schema/... ./activities/... ./workflows/... ./worker/... ./api/... ./cmd/slipway/... \
 	$(addprefix ./cmd/slipway-dev/,ports supervise postgres kube bao issuer panel up)
 # The tests of the whole mostly wait, so two packages run at a time; those that
-# break things have the machine for themselves.
-WHOLE := ./tests ./tests/source ./tests/chart ./tests/e2e ./tests/coordination ./tests/leasejobs ./tests/kubestand ./tests/kvstand ./tests/secrets ./tests/panel
-FAULTS := ./tests/faults ./tests/leasesoak ./tests/bench
+# break things, and those with a browser, have the machine for themselves.
+WHOLE := ./tests ./tests/source ./tests/chart ./tests/e2e ./tests/coordination ./tests/leasejobs ./tests/kubestand ./tests/kvstand ./tests/secrets
+FAULTS := ./tests/panel ./tests/faults ./tests/leasesoak ./tests/bench
 TOOLS := bin/tools
 # The server for secrets is OpenBao where there is one.
 KVSERVER := $(if $(or $(BAO_BIN),$(shell command -v bao)),,bin/kvserver)
