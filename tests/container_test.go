@@ -40,7 +40,7 @@ func TestContainerFile(t *testing.T) {
 	const root = ".."
 	all := instructions(t, root+"/deploy/container/Containerfile")
 	require.Greater(t, len(all), 10)
-	exact := regexp.MustCompile(`^[a-z0-9.-]+/[a-z0-9._/-]+(:[0-9]+\.[0-9]+[a-z0-9.-]*|@sha256:[0-9a-f]{64})$`)
+	exact := regexp.MustCompile(`^[a-z0-9._/-]+(:[0-9]+\.[0-9]+[a-z0-9.-]*|@sha256:[0-9a-f]{64})$`)
 	bases, stages := map[string]string{}, []string{}
 	var user, entrypoint, command string
 	for _, i := range all {
