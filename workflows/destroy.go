@@ -24,6 +24,8 @@ type destroy struct {
 	in    wire.DestroyInput
 	build build
 	ours  bool // this run takes the build to its end
+	// newest is the newest build of a deployment that is idle already.
+	newest int64
 }
 
 func (d *destroy) setup(ctx workflow.Context) error {
@@ -39,6 +41,11 @@ func (d *destroy) run(ctx workflow.Context) (wire.BuildResult, error) {
 		switch {
 		case d.answer.Idle:
 			workflow.SetCurrentDetails(ctx, "`"+d.in.Deployment+"` is idle already.")
+			// A submit that was superseded before it ran, and an import that did not
+			// deploy, have left secrets too.
+			if d.in.Secrets && workflow.GetVersion(ctx, "secrets of an idle deployment", workflow.DefaultVersion, 1) == 1 {
+				(&secrets{}).haulOut(ctx, deployment.Ref{Deployment: d.in.Deployment, Build: d.newest})
+			}
 			return wire.BuildResult{Outcome: "idle", Reason: "nothing was up"}, nil
 		case !d.ours:
 			d.build.details(ctx, "an earlier destroy is on its way")
@@ -78,6 +85,7 @@ func (d *destroy) record(ctx workflow.Context) (wire.DestroyAnswer, error) {
 	if err != nil {
 		return wire.DestroyAnswer{}, forCaller(err)
 	}
+	d.newest = recorded.Newest
 	if recorded.Build != 0 {
 		d.ours = recorded.Ours
 		if err := d.build.recorded(ctx, deployment.Ref{Deployment: d.in.Deployment, Build: recorded.Build}); err != nil {

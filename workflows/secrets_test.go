@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"slipway.dev/slipway/activities/openbao"
+	"slipway.dev/slipway/activities/store"
 	schema "slipway.dev/slipway/schema/configuration"
 	"slipway.dev/slipway/schema/deployment"
 	"slipway.dev/slipway/schema/wire"
@@ -378,7 +379,18 @@ func TestDestroyDeletesSecrets(t *testing.T) {
 		w.runWithout(wire.WorkflowDestroy, wire.DestroyID(id, request), wire.DestroyInput{Deployment: id, Request: request, Secrets: true})
 	}
 	hauled := lines(toHaulOut(), "TakeTurn d#7", "Destroy d#7", "Finish d#7")
+	idle := func(w *world) { w.haulsOut = store.RecordedDestroy{Idle: true, Newest: 3} }
+	isIdle := lines("RecordDestroy", `destroy is answered {"idle":true}`)
 	tellStories(t, run, []story{{
+		name:    "of what is idle: a submit that never ran may have left some",
+		arrange: idle,
+		want: lines(isIdle, "PrepareSecrets", "IsNewest d#3", "DeleteSecrets d", "LetGoOfSecrets",
+			`ends with {"outcome":"idle","reason":"nothing was up"}`),
+	}, {
+		name:    "not of what was idle and lives again",
+		arrange: all(idle, func(w *world) { w.newer = true }),
+		want:    lines(isIdle, "PrepareSecrets", "IsNewest d#3", "LetGoOfSecrets", `ends with {"outcome":"idle","reason":"nothing was up"}`),
+	}, {
 		name: "after it is idle",
 		want: lines(hauled, "PrepareSecrets", "IsNewest d#7", "DeleteSecrets d", "LetGoOfSecrets", succeeded),
 	}, {

@@ -192,9 +192,13 @@ func (a *Activities) Unneeded(ctx context.Context, in UnneededInput) ([][2]strin
 	return slices.DeleteFunc(slices.Clone(in.Cleared), func(one [2]string) bool { return set[one] }), nil
 }
 
-// IsNewest reports whether a build is the newest of its deployment.
+// IsNewest reports whether a build is the newest of its deployment; 0 is where
+// there is none yet.
 func (a *Activities) IsNewest(ctx context.Context, ref deployment.Ref) (bool, error) {
 	build, _, err := a.Store.Newest(ctx, ref.Deployment)
+	if errors.Is(err, deployment.ErrUnknown) {
+		build, err = 0, nil
+	}
 	return build == ref.Build, typed(err)
 }
 

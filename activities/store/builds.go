@@ -196,6 +196,8 @@ type RecordedDestroy struct {
 	Ours bool
 	// Idle: nothing is up, and nothing is on its way.
 	Idle bool
+	// Newest is the number of the newest build then, or 0; only with Idle.
+	Newest int64 `json:",omitempty"`
 	// Callback: the offered callback is that of the build now.
 	Callback bool
 }
@@ -243,7 +245,7 @@ func (s *Store) RecordDestroy(ctx context.Context, in Destroy) (RecordedDestroy,
 			return fmt.Errorf("read the state: %w", err)
 		}
 		if state == deployment.StateIdle {
-			out.Idle = true
+			out.Idle, out.Newest = true, number-1
 			if err := dropOffer(ctx, tx, in.Callback); err != nil {
 				return err
 			}

@@ -128,7 +128,7 @@ func TestCallbacksOfADestroyThatIsOnItsWay(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, frontEnd2, claim.URL, "a later one takes its place")
 
-	require.Equal(t, store.RecordedDestroy{Idle: true, Ours: true}, destroyCalling(t, s, "one", frontEnd), "nothing to wait for")
+	require.Equal(t, store.RecordedDestroy{Idle: true, Ours: true, Newest: 2}, destroyCalling(t, s, "one", frontEnd), "nothing to wait for")
 
 	destroy(t, s, "none")
 	require.Equal(t, deployment.Callback{State: deployment.CallbackNone}, callback(t, s, "none", 2))

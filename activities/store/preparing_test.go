@@ -133,8 +133,10 @@ func TestNewest(t *testing.T) {
 		require.NoError(t, err)
 		return is
 	}
+	require.True(t, newest(0), "there is none yet")
 	first := record(`{"vm":{"applications":{"forum":{"secretsSet":["other"]},"wiki":{}}}}`)
 	require.True(t, newest(first))
+	require.False(t, newest(0))
 	require.Len(t, unneeded(), 2)
 	second := record(`{"vm":{"applications":{"forum":{"secretsSet":["key"]},"wiki":{}}}}`)
 	require.False(t, newest(first))

@@ -14,9 +14,10 @@ import (
 // something is refused; its first submit keeps them.
 func (s *site) imports(t *testing.T) {
 	const id = "imported"
-	imports := func(key string, configuration members) answer {
+	importAs := func(id, key string, configuration members) answer {
 		return s.do(t, http.MethodPost, "/deployments/"+id+"/import", key, members{"configuration": configuration, "deploy": false})
 	}
+	imports := func(key string, configuration members) answer { return importAs(id, key, configuration) }
 	refused := imports("refused", forum(members{key: s.secret(id)}, members{"refuse": true}))
 	require.Equal(t, "invalid_configuration", refused.Error, refused.Body)
 	require.Nil(t, s.mount.Metadata(t, id, "forum", key))
@@ -43,4 +44,28 @@ func (s *site) imports(t *testing.T) {
 	first := s.deploy(t, id, "first", forum(members{}))
 	require.Equal(t, []string{key}, s.stored(t, id, first.Build).SecretsSet)
 	require.Equal(t, value, s.value(t, id, key))
+
+	// One that was never deployed is idle, and leaves nothing behind either.
+	const idle = "imported-idle"
+	await(t, func() error {
+		if a = importAs(idle, "import", forum(members{key: s.secret(idle)})); a.Status == http.StatusServiceUnavailable {
+			return errors.New(a.Message)
+		}
+		return nil
+	})
+	require.Equal(t, http.StatusCreated, a.Status, a.Body)
+	require.NotNil(t, s.mount.Metadata(t, idle, "forum", key))
+	await(t, func() error {
+		if a = s.do(t, http.MethodDelete, "/deployments/"+idle, "", nil); a.Status == http.StatusServiceUnavailable {
+			return errors.New(a.Message)
+		}
+		return nil
+	})
+	require.Equal(t, http.StatusOK, a.Status, a.Body)
+	await(t, func() error {
+		if s.mount.Metadata(t, idle, "forum", key) != nil {
+			return errors.New("the secret of a deployment that is idle is still there")
+		}
+		return nil
+	})
 }
