@@ -3,7 +3,6 @@ package deployer
 import (
 	"bufio"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os/exec"
@@ -109,9 +108,9 @@ func (s *Supervisors) start() (*supervisorProcess, error) {
 		}
 	}()
 	p.in, p.reports = in, reports
-	if err := json.NewEncoder(in).Encode(preparation{Database: s.Database}); err != nil {
-		return nil, fmt.Errorf("start the supervisor: %w: %s", errors.Join(err, p.wait()), p.complaints)
-	}
+	// One that ended before it read this cannot read its order either, and
+	// supervise tells how it ended.
+	_ = json.NewEncoder(in).Encode(preparation{Database: s.Database})
 	return p, nil
 }
 
