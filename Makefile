@@ -4,12 +4,14 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 # What is tested with the race detector: everything but the tests that start
-# the whole as processes, and what links the Temporal server.
-RACE := ./schema/... ./activities/... ./workflows/... ./worker/... ./api/... ./cmd/slipway/... \
+# the whole as processes, what links the Temporal server, and the schema, which
+# starts no goroutines.
+RACE := ./activities/... ./workflows/... ./worker/... ./api/... ./cmd/slipway/... \
 	$(addprefix ./cmd/slipway-dev/,ports supervise postgres kube bao issuer panel up)
-# The tests of the whole mostly wait, so two packages run at a time; those that
-# break things, and those with a browser, have the machine for themselves.
-WHOLE := ./tests ./tests/source ./tests/chart ./tests/e2e ./tests/coordination ./tests/leasejobs ./tests/kubestand ./tests/kvstand ./tests/secrets
+# The tests of the whole mostly wait, so two packages run at a time, the longest
+# first; those that break things, and those with a browser, have the machine for
+# themselves.
+WHOLE := ./tests/e2e ./tests/coordination ./tests/secrets ./tests/leasejobs ./tests/chart ./tests/source ./tests/kubestand ./tests/kvstand ./tests
 FAULTS := ./tests/panel ./tests/faults ./tests/leasesoak ./tests/bench
 TOOLS := bin/tools
 # The server for secrets is OpenBao where there is one.
@@ -98,7 +100,8 @@ $(TOOLS)/cyclonedx-gomod: .ci/tools/go.mod .ci/tools/go.sum
 
 .PHONY: test
 test: deps-test build bin/kube-apiserver bin/helm $(KVSERVER) ## every test
-	@echo "Unit tests, with the race detector:"
+	@echo "Unit tests, most with the race detector:"
+	go test ./schema/...
 	GORACE=atexit_sleep_ms=0 go test -race $(RACE)
 	@echo "The whole, as processes:"
 	go test -count=1 -p 2 -timeout 20m $(WHOLE)
