@@ -148,7 +148,7 @@ func (c *Codec) Decode(payloads []*common.Payload) ([]*common.Payload, error) {
 
 // Apply has a client, and the workers that use it, encrypt and decrypt.
 func (c *Codec) Apply(options *client.Options) {
-	options.DataConverter = dataConverter{converter.NewCodecDataConverter(converter.GetDefaultDataConverter(), c)}
+	options.DataConverter = dataConverter{converter.NewCodecDataConverter(unencrypted(), c)}
 	options.FailureConverter = temporal.NewDefaultFailureConverter(temporal.DefaultFailureConverterOptions{
 		DataConverter: options.DataConverter, EncodeCommonAttributes: c.Encrypts(),
 	})

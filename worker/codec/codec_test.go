@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/rand"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"path/filepath"
@@ -228,4 +229,20 @@ func TestHistoriesFromBeforeTheKeys(t *testing.T) {
 	for _, file := range files {
 		require.NoError(t, replayer.ReplayWorkflowHistoryFromJSONFile(logger, file), "%s: %s", file, logged.String())
 	}
+}
+
+// Temporal refuses a payload of over 2 MiB.
+func TestAConfigurationKeepsItsSize(t *testing.T) {
+	text := `{"note":"` + strings.Repeat("<>&\u2028", 1000) + `"}`
+	for _, c := range []*Codec{{}, parse(t, key(t, "one"))} {
+		converter := applied(c).DataConverter
+		payload, err := converter.ToPayload(wire.SubmitRequest{Configuration: json.RawMessage(text)})
+		require.NoError(t, err)
+		require.Less(t, len(payload.GetData()), len(text)+500)
+		var request wire.SubmitRequest
+		require.NoError(t, converter.FromPayload(payload, &request))
+		require.Equal(t, text, string(request.Configuration))
+	}
+	_, err := applied(&Codec{}).DataConverter.ToPayload(func() {})
+	require.ErrorIs(t, err, converter.ErrUnableToEncode)
 }
