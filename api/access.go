@@ -39,6 +39,8 @@ func (a *api) handle(access access, limit time.Duration, h handler) http.Handler
 				ctx, cancel := context.WithTimeout(r.Context(), limit)
 				defer cancel()
 				limited = r.WithContext(ctx)
+				// And a minute for the client to take the answer.
+				_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(limit + time.Minute))
 			}
 			err = h(w, limited, c)
 		}

@@ -71,7 +71,9 @@ type workflows struct {
 	commits  []wire.CommitRequest
 	// The workflows that secrets were brought to.
 	committed []string
-	destroys  []wire.DestroyInput
+	// Whether it was told that no secrets come.
+	givenUp  bool
+	destroys []wire.DestroyInput
 	// Whether a submit is ready for its secrets before it is recorded.
 	ready bool
 	// Whether a callback comes too late.
@@ -143,8 +145,14 @@ func (w *workflows) Commit(ctx context.Context, workflowID string, commit wire.C
 	w.commits, w.committed = append(w.commits, commit), append(w.committed, workflowID)
 	last := w.submits[len(w.submits)-1]
 	w.mu.Unlock()
+	if ctx.Err() != nil {
+		return wire.SubmitAnswer{}, ctx.Err()
+	}
+	w.mu.Lock()
+	w.givenUp = w.givenUp || commit.Wrapped == ""
+	w.mu.Unlock()
 	if commit.Wrapped == "" {
-		return wire.SubmitAnswer{}, applicationError("given up", wire.ErrorUnavailable)
+		return wire.SubmitAnswer{}, applicationError("given up", wire.ErrorNothingRecorded)
 	}
 	if err := w.call(ctx); err != nil {
 		return wire.SubmitAnswer{}, err

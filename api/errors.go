@@ -87,7 +87,8 @@ func codeOf(errorType string) code {
 		return codeAlreadyExists
 	case wire.ErrorSubmitInProgress:
 		return codeSubmitInProgress
-	case wire.ErrorUnavailable, wire.ErrorSourceFailed, wire.ErrorFenceHeld, wire.ErrorSecretsSpent, updates.ErrorWorkflowEnded:
+	case wire.ErrorUnavailable, wire.ErrorNothingRecorded, wire.ErrorNoSlot, wire.ErrorSourceFailed, wire.ErrorFenceHeld,
+		wire.ErrorSecretsSpent, updates.ErrorWorkflowEnded:
 		return codeServiceUnavailable
 	default:
 		return codeInternalError
@@ -119,6 +120,8 @@ func (f *failure) Unwrap() error { return f.cause }
 func refuse(c code, format string, args ...any) *failure {
 	return &failure{code: c, message: fmt.Sprintf(format, args...)}
 }
+
+const noSlot = "as many configurations are evaluated as may be at once; try again later"
 
 // soon is when a 503 is worth another try if nothing says better.
 const soon = 5 * time.Second
@@ -162,6 +165,15 @@ func fromWorkflow(err error, advice string) error {
 		}
 	case codeServiceUnavailable:
 		f.message, f.retryAfter, f.cause = advice, soon, err
+		if application == nil {
+			break
+		}
+		switch application.Type() { // what is known, whoever asks
+		case wire.ErrorNoSlot:
+			f.message = noSlot
+		case wire.ErrorNothingRecorded, wire.ErrorSecretsSpent:
+			f.message = "slipway could not finish this now, and nothing was recorded; send it again later"
+		}
 	case codeSubmitInProgress:
 		f.retryAfter = soon
 	case codeInternalError:

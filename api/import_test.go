@@ -2,7 +2,9 @@ package api
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/temporal"
@@ -67,6 +69,30 @@ func TestImportHandsSecretsOver(t *testing.T) {
 	require.Equal(t, []string{"import/one/" + b.workflows.requests[0]}, b.workflows.committed)
 }
 
+// deadlines is a client's connection, which notes when it has to have its answer.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	last time.Time
+}
+
+func (d *deadlines) SetWriteDeadline(at time.Time) error {
+	d.last = at
+	return nil
+}
+
+func (d *deadlines) SetReadDeadline(time.Time) error { return nil }
+
+// The systems of an import may take longer than anything else.
+func TestAnswerOfAnImportMayComeLate(t *testing.T) {
+	b := start(t, func(c *Config) { c.ImportTimeout = 70 * time.Minute })
+	d := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+	request := b.request("POST", "/deployments/one/import", good)
+	request.URL.Path = "/deployments/one/import"
+	b.api.router.ServeHTTP(d, request)
+	require.Equal(t, http.StatusAccepted, d.Code, d.Body.String())
+	require.WithinDuration(t, time.Now().Add(71*time.Minute), d.last, time.Minute)
+}
+
 func TestImportRefusals(t *testing.T) {
 	b := start(t, nil)
 	refuse := func(err error) answer {
@@ -87,9 +113,10 @@ func TestImportRefusals(t *testing.T) {
 	require.Equal(t, "the systems of 2 nodes do not evaluate", failure.Message)
 	require.Contains(t, a.body, `"details":[{"path":"","message":"no disk","node":"db"},{"path":"","message":"too long","node":"web"}]`)
 
-	a = refuse(applicationError("as many as may be", wire.ErrorUnavailable))
+	a = refuse(applicationError("secret-inside", wire.ErrorNoSlot))
 	require.Equal(t, http.StatusServiceUnavailable, a.status)
-	require.NotContains(t, a.body, "as many as may be")
+	require.NotContains(t, a.body, "secret-inside")
+	require.Contains(t, a.body, "as many configurations are evaluated as may be at once")
 	b.SetSource(deployment.Source{Problem: "broken"})
 	require.Equal(t, http.StatusServiceUnavailable, refuse(nil).status, "there is no schema")
 	require.Equal(t, http.StatusForbidden, b.do("POST", "/deployments/one/import", good, "Authorization", "Bearer "+b.token("deployments:read", nil)).status)

@@ -79,9 +79,9 @@ func (a *api) observe(next http.Handler) http.Handler {
 		header.Set("X-Request-Id", x.id)
 		header.Set("X-Content-Type-Options", "nosniff")
 		header.Set("Cache-Control", "no-store")
-		// For those who do not take their answer. A stream limits each of its
-		// writes anew.
-		_ = http.NewResponseController(w).SetWriteDeadline(begin.Add(a.EvaluateTimeout + time.Minute))
+		// For those who do not take their answer. A route that may take longer
+		// moves it, and a stream limits each of its writes anew.
+		_ = http.NewResponseController(w).SetWriteDeadline(begin.Add(a.Timeout + time.Minute))
 
 		broken := a.recovered(x, r, next)
 		a.record(x, r, time.Since(begin))

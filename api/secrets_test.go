@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -20,9 +21,14 @@ type sealer struct {
 	mu      sync.Mutex
 	wrapped [][]configuration.Secret
 	err     error
+	// Called in each call.
+	during func(context.Context)
 }
 
-func (s *sealer) Wrap(_ context.Context, secrets []configuration.Secret) (string, error) {
+func (s *sealer) Wrap(ctx context.Context, secrets []configuration.Secret) (string, error) {
+	if s.during != nil {
+		s.during(ctx)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wrapped = append(s.wrapped, secrets)
@@ -81,10 +87,28 @@ func TestOpenBaoIsAway(t *testing.T) {
 	b.workflows.set(func(w *workflows) { w.ready = true })
 	a := b.do("PUT", "/deployments/one", withKey)
 	require.Equal(t, codeServiceUnavailable, a.failure(t).Error)
+	require.Contains(t, a.failure(t).Message, "nothing was recorded")
 	require.NotContains(t, a.body, "bao.internal")
 	require.NotEmpty(t, a.header.Get("Retry-After"))
 	require.Equal(t, []wire.CommitRequest{{}}, b.workflows.commits, "the workflow waits for nothing")
 	require.Equal(t, http.StatusNotFound, b.do("GET", "/deployments/one", "").status, "something was stored")
+}
+
+// The workflow of a client that leaves would keep other submits waiting.
+func TestClientLeavesWhileItsSecretsAreHandedOver(t *testing.T) {
+	ctx, leave := context.WithCancel(t.Context())
+	s := &sealer{err: context.Canceled, during: func(ctx context.Context) {
+		leave()
+		<-ctx.Done()
+	}}
+	b := start(t, func(c *Config) { c.Sealer = s })
+	b.workflows.set(func(w *workflows) { w.ready = true })
+	_, err := http.DefaultClient.Do(b.request("PUT", "/deployments/one", withKey).WithContext(ctx))
+	require.ErrorIs(t, err, context.Canceled)
+	require.Eventually(t, func() (told bool) {
+		b.workflows.set(func(w *workflows) { told = w.givenUp })
+		return told
+	}, 10*time.Second, 10*time.Millisecond)
 }
 
 func TestAnotherSubmitIsInProgress(t *testing.T) {

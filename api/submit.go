@@ -18,6 +18,10 @@ import (
 	"slipway.dev/slipway/schema/wire"
 )
 
+// giveUpTime is how long a workflow may take to hear that its secrets do not
+// come.
+const giveUpTime = 5 * time.Second
+
 // checked is a configuration that the schema accepts.
 type checked struct {
 	source current
@@ -32,17 +36,16 @@ type checked struct {
 }
 
 // check reads the body of a submit or preview and makes the checks that need no
-// evaluation ("Order of a submit", 1 to 3). refuseSecret says why a secret that
-// was given cannot be taken; empty if it can.
-func (a *api) check(w http.ResponseWriter, r *http.Request, refuseSecret string) (checked, error) {
+// evaluation ("Order of a submit", 1 to 3).
+func (a *api) check(w http.ResponseWriter, r *http.Request) (checked, error) {
 	value, err := a.readBody(w, r, "configuration")
 	if err != nil {
 		return checked{}, err
 	}
-	return a.checkConfiguration(r.Context(), value, refuseSecret)
+	return a.checkConfiguration(r.Context(), value)
 }
 
-func (a *api) checkConfiguration(ctx context.Context, value any, refuseSecret string) (checked, error) {
+func (a *api) checkConfiguration(ctx context.Context, value any) (checked, error) {
 	if _, ok := value.(map[string]any); !ok {
 		return checked{}, refuse(codeInvalidRequest, `the member "configuration" is not an object`)
 	}
@@ -55,9 +58,10 @@ func (a *api) checkConfiguration(ctx context.Context, value any, refuseSecret st
 	var problems []configuration.Problem
 	ok.value, ok.secrets, problems = source.Schema.Secrets(rest, given, source.renames)
 	ok.given = given
-	if refuseSecret != "" {
+	if a.Sealer == nil {
 		for _, secret := range given {
-			problems = append(problems, configuration.Problem{Path: secret.Path, Message: refuseSecret})
+			problems = append(problems, configuration.Problem{Path: secret.Path,
+				Message: "this installation keeps no secrets (OPENBAO_ADDR is not set)"})
 		}
 	}
 	if problems = append(problems, source.Schema.ValidateWith(ok.value, given)...); len(problems) > 0 {
@@ -135,7 +139,7 @@ func (a *api) submit(w http.ResponseWriter, r *http.Request, c caller) error {
 	if err != nil {
 		return err
 	}
-	ok, err := a.check(w, r, a.refuseSecret())
+	ok, err := a.check(w, r)
 	if err != nil {
 		return err
 	}
@@ -148,14 +152,6 @@ func (a *api) submit(w http.ResponseWriter, r *http.Request, c caller) error {
 	out := submitted{c.deployment, answer.Build, answer.Evaluation, a.nodes(r, deployment.Ref{Deployment: c.deployment, Build: answer.Build})}
 	w.Header().Set("Location", buildPath(c.deployment, answer.Build))
 	return respondJSON(w, http.StatusAccepted, out)
-}
-
-// refuseSecret is why a secret cannot be stored; empty where it can.
-func (a *api) refuseSecret() string {
-	if a.Sealer == nil {
-		return "this installation keeps no secrets (OPENBAO_ADDR is not set)"
-	}
-	return ""
 }
 
 // take gives a configuration that passed the checks to a workflow by its first
@@ -202,7 +198,10 @@ func (a *api) commit(ctx context.Context, workflowID string, values []configurat
 	wrapped, err := a.Sealer.Wrap(ctx, values)
 	if err != nil {
 		// The workflow need not wait for them, unless those of the same request
-		// have come another way.
+		// have come another way. It is told so too where the client has left, and
+		// lets go of the secrets of the deployment at once.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveUpTime)
+		defer cancel()
 		answer, giveUp := a.Workflows.Commit(ctx, workflowID, wire.CommitRequest{})
 		if giveUp == nil {
 			return answer, nil
@@ -239,7 +238,7 @@ type previewed struct {
 }
 
 func (a *api) preview(w http.ResponseWriter, r *http.Request, c caller) error {
-	ok, err := a.check(w, r, "")
+	ok, err := a.check(w, r)
 	if err != nil {
 		return err
 	}
@@ -259,8 +258,7 @@ func (a *api) preview(w http.ResponseWriter, r *http.Request, c caller) error {
 	case err != nil:
 		return fromWorkflow(err, advice)
 	case evaluated.NoSlot:
-		return &failure{code: codeServiceUnavailable, message: "as many configurations are evaluated as may be at once; try again later",
-			retryAfter: soon}
+		return &failure{code: codeServiceUnavailable, message: noSlot, retryAfter: soon}
 	case evaluated.Refusal != nil:
 		return refuse(codeOf(evaluated.Refusal.Type), "%s", evaluated.Refusal.Message)
 	}

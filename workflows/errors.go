@@ -29,6 +29,15 @@ func forCaller(err error) error {
 	return temporal.NewNonRetryableApplicationError(reason(err), wire.ErrorUnavailable, err)
 }
 
+// beforeRecord is forCaller for a step of a submit before its record: nothing is
+// recorded then.
+func beforeRecord(err error) error {
+	if answer := forCaller(err); !isOfType(answer, wire.ErrorUnavailable) {
+		return answer
+	}
+	return temporal.NewNonRetryableApplicationError(reason(err), wire.ErrorNothingRecorded, err)
+}
+
 func isOfType(err error, errorType string) bool {
 	application, ok := errors.AsType[*temporal.ApplicationError](err)
 	return ok && application.Type() == errorType

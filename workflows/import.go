@@ -45,7 +45,7 @@ func (s *submit) imported(ctx workflow.Context, request wire.ImportRequest) (wir
 // evaluate evaluates what a submit leaves to the deploy.
 func (i *imports) evaluate(ctx workflow.Context, s *submit) error {
 	var a *nix.Activities
-	noSlot := temporal.NewNonRetryableApplicationError("as many configurations are evaluated as may be at once", wire.ErrorUnavailable, nil)
+	noSlot := temporal.NewNonRetryableApplicationError("as many configurations are evaluated as may be at once", wire.ErrorNoSlot, nil)
 	if s.evaluated.NoSlot {
 		return noSlot
 	}
@@ -59,7 +59,7 @@ func (i *imports) evaluate(ctx workflow.Context, s *submit) error {
 		evaluated = wire.SystemsEvaluated{}
 		err := workflow.ExecuteActivity(evaluatingSystems(ctx, "evaluate the system of each node"), a.Systems, in).Get(ctx, &evaluated)
 		if err != nil {
-			return forCaller(err)
+			return beforeRecord(err)
 		}
 		if !evaluated.NoSlot {
 			break

@@ -40,7 +40,7 @@ func TestImport(t *testing.T) {
 		name:    "no slot at two workers: it is never skipped",
 		arrange: func(w *world) { w.evaluated = []wire.Evaluated{{NoSlot: true}, {NoSlot: true}} },
 		want: lines("RecallImport", "PrepareSecrets", "CachedNames", "Names ×2", "LetGoOfSecrets",
-			"import is refused: Unavailable: as many configurations are evaluated as may be at once",
+			"import is refused: NoSlot: as many configurations are evaluated as may be at once",
 			`ends with {"outcome":"refused","reason":"as many configurations are evaluated as may be at once"}`),
 	}, {
 		name:    "no slot for the systems at the first worker",
@@ -51,7 +51,7 @@ func TestImport(t *testing.T) {
 		name:    "no slot for the systems",
 		arrange: func(w *world) { w.systems = []wire.SystemsEvaluated{{NoSlot: true}, {NoSlot: true}} },
 		want: lines("RecallImport", "PrepareSecrets", "CachedNames", "Names", "Systems of k ×2", "LetGoOfSecrets",
-			"import is refused: Unavailable: as many configurations are evaluated as may be at once",
+			"import is refused: NoSlot: as many configurations are evaluated as may be at once",
 			`ends with {"outcome":"refused","reason":"as many configurations are evaluated as may be at once"}`),
 	}, {
 		name:    "a system does not evaluate",
@@ -123,7 +123,7 @@ func TestImportWithSecrets(t *testing.T) {
 		name:    "OpenBao refuses",
 		arrange: all(asksFor(func(p *openbao.Prepared) {}), stepDoes("ReadSecrets", refuses(wire.ErrorUnavailable))),
 		want: lines("RecallImport", "PrepareSecrets", "ReadSecrets", "LetGoOfSecrets",
-			"import is refused: Unavailable: it fails", `ends with {"outcome":"refused","reason":"it fails"}`),
+			"import is refused: NothingRecorded: it fails", `ends with {"outcome":"refused","reason":"it fails"}`),
 	}})
 }
 

@@ -37,7 +37,7 @@ func (s *secrets) read(ctx workflow.Context, request wire.SubmitRequest) error {
 	var a *openbao.Activities
 	workflow.SetCurrentDetails(ctx, s.what+": looks which secrets OpenBao has.")
 	if err := s.take(ctx); err != nil {
-		return forCaller(err)
+		return beforeRecord(err)
 	}
 	if len(request.Secrets) == 0 {
 		s.prepared.Configuration = request.Configuration
@@ -47,7 +47,7 @@ func (s *secrets) read(ctx workflow.Context, request wire.SubmitRequest) error {
 	err := workflow.ExecuteActivity(readingSecrets(ctx, "look which secrets OpenBao has"), a.ReadSecrets, in).Get(ctx, &s.prepared)
 	if err != nil {
 		s.letGo(ctx)
-		return forCaller(err)
+		return beforeRecord(err)
 	}
 	return nil
 }
@@ -66,7 +66,7 @@ func (s *secrets) write(ctx workflow.Context, wrapped string) error {
 	defer release()
 	err := workflow.ExecuteActivity(writingSecrets(disconnected, "write the secrets"), a.WriteSecrets, in).Get(disconnected, nil)
 	if err != nil {
-		return forCaller(err)
+		return beforeRecord(err)
 	}
 	return nil
 }

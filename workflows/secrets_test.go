@@ -97,11 +97,11 @@ func TestSubmitWithSecrets(t *testing.T) {
 			w.ready = nil
 			w.during["LetGoOfSecrets"] = meanwhile(func() { w.main(func() { w.commit("wrapped") }) })
 		}),
-		want: lines(toReady(), "LetGoOfSecrets", "commit is refused: Unavailable: "+tooLate, `ends with {"outcome":"no secrets"}`),
+		want: lines(toReady(), "LetGoOfSecrets", "commit is refused: NothingRecorded: "+tooLate, `ends with {"outcome":"no secrets"}`),
 	}, {
 		name:    "the caller gives up",
 		arrange: all(asksFor(writes), func(w *world) { w.ready = func() { w.commit("") } }),
-		want: lines(toReady(), "LetGoOfSecrets", "commit is refused: Unavailable: the secrets could not be handed over",
+		want: lines(toReady(), "LetGoOfSecrets", "commit is refused: NothingRecorded: the secrets could not be handed over",
 			`ends with {"outcome":"refused","reason":"the secrets could not be handed over"}`),
 	}, {
 		name:    "their token is spent: nothing is tried again",
@@ -111,17 +111,17 @@ func TestSubmitWithSecrets(t *testing.T) {
 	}, {
 		name:    "OpenBao is away when they are written: nobody unwraps twice",
 		arrange: all(asksFor(writes), stepDoes("WriteSecrets", away(0))),
-		want: lines(toReady(), `WriteSecrets by "wrapped"`, "LetGoOfSecrets", "commit is refused: Unavailable: connection refused",
+		want: lines(toReady(), `WriteSecrets by "wrapped"`, "LetGoOfSecrets", "commit is refused: NothingRecorded: connection refused",
 			`ends with {"outcome":"refused","reason":"connection refused"}`),
 	}, {
 		name:    "OpenBao is away when they are copied",
 		arrange: all(asksFor(copies), stepDoes("WriteSecrets", away(0))),
-		want: lines(toRead(), "CachedNames", "Names", `WriteSecrets by ""`, "LetGoOfSecrets", "submit is refused: Unavailable: connection refused",
+		want: lines(toRead(), "CachedNames", "Names", `WriteSecrets by ""`, "LetGoOfSecrets", "submit is refused: NothingRecorded: connection refused",
 			`ends with {"outcome":"refused","reason":"connection refused"}`),
 	}, {
 		name:    "OpenBao is away when it is read",
 		arrange: all(asksFor(writes), stepDoes("ReadSecrets", away(0))),
-		want: lines("Recall", "PrepareSecrets", "ReadSecrets ×3", "LetGoOfSecrets", "submit is refused: Unavailable: connection refused",
+		want: lines("Recall", "PrepareSecrets", "ReadSecrets ×3", "LetGoOfSecrets", "submit is refused: NothingRecorded: connection refused",
 			`ends with {"outcome":"refused","reason":"connection refused"}`),
 	}, {
 		name:    "another submit is in progress",
@@ -246,19 +246,19 @@ func TestOperatorCancelsASubmitWithSecrets(t *testing.T) {
 	cancelledAt := func(step string) func(w *world) {
 		return all(asksFor(writes), func(w *world) { w.during[step] = meanwhile(w.operatorCancels) })
 	}
-	const unavailable = "submit is refused: Unavailable: canceled"
+	const nothing = "submit is refused: NothingRecorded: canceled"
 	tellStories(t, (*world).runSubmit, []story{{
 		name: "while it waits for another submit",
 		arrange: all(asksFor(writes), stepDoes("PrepareSecrets", nil), func(w *world) {
 			w.during["PrepareSecrets"] = func(int) error { w.operatorCancels(); return w.untilStopped() }
 		}),
-		want: lines("Recall", "PrepareSecrets", "PrepareSecrets is asked to stop", "LetGoOfSecrets", unavailable, "ends cancelled"),
+		want: lines("Recall", "PrepareSecrets", "PrepareSecrets is asked to stop", "LetGoOfSecrets", nothing, "ends cancelled"),
 	}, {
 		name: "while OpenBao is read",
 		arrange: all(asksFor(writes), func(w *world) {
 			w.during["ReadSecrets"] = func(int) error { w.operatorCancels(); return w.untilStopped() }
 		}),
-		want: lines(toRead(), "ReadSecrets is asked to stop", "LetGoOfSecrets", unavailable, "ends cancelled"),
+		want: lines(toRead(), "ReadSecrets is asked to stop", "LetGoOfSecrets", nothing, "ends cancelled"),
 	}, {
 		name:    "while it waits for its secrets",
 		arrange: all(asksFor(writes), func(w *world) { w.ready = w.env.CancelWorkflow }),
@@ -269,7 +269,7 @@ func TestOperatorCancelsASubmitWithSecrets(t *testing.T) {
 			w.ready = w.env.CancelWorkflow
 			w.during["LetGoOfSecrets"] = meanwhile(func() { w.main(func() { w.commit("wrapped") }) })
 		}),
-		want: lines(toReady(), "LetGoOfSecrets", "commit is refused: Unavailable: "+tooLate, "ends cancelled"),
+		want: lines(toReady(), "LetGoOfSecrets", "commit is refused: NothingRecorded: "+tooLate, "ends cancelled"),
 	}, {
 		name:    "while they are written: what was begun is recorded, and the build cancelled",
 		arrange: cancelledAt("WriteSecrets"),
@@ -285,7 +285,7 @@ func TestOperatorCancelsASubmitWithSecrets(t *testing.T) {
 		arrange: all(asksFor(writes), func(w *world) {
 			w.during["WriteSecrets"] = func(call int) error { w.operatorCancels(); return away(0)(call) }
 		}),
-		want: lines(toReady(), `WriteSecrets by "wrapped"`, "LetGoOfSecrets", "commit is refused: Unavailable: connection refused", "ends cancelled"),
+		want: lines(toReady(), `WriteSecrets by "wrapped"`, "LetGoOfSecrets", "commit is refused: NothingRecorded: connection refused", "ends cancelled"),
 	}, {
 		name: "while it waits to clear again",
 		arrange: all(asksFor(clears), func(w *world) {

@@ -178,7 +178,7 @@ func (s *submit) awaitSecrets(ctx workflow.Context) (wire.BuildResult, error) {
 		return result, ctx.Err()
 	}
 	// From here on nothing may be written: secrets that come now are too late.
-	s.commit.refuse(temporal.NewNonRetryableApplicationError("the submit does not wait for its secrets any more", wire.ErrorUnavailable, nil))
+	s.commit.refuse(temporal.NewNonRetryableApplicationError("the submit does not wait for its secrets any more", wire.ErrorNothingRecorded, nil))
 	s.secrets.letGo(ctx)
 	if err == nil && !asked {
 		return wire.BuildResult{Outcome: "no secrets"}, nil
@@ -194,7 +194,7 @@ func (s *submit) committed(ctx workflow.Context, request wire.CommitRequest) (wi
 	return s.commit.ask(ctx, func() (wire.SubmitAnswer, error) {
 		if request.Wrapped == "" {
 			s.secrets.letGo(ctx)
-			return wire.SubmitAnswer{}, temporal.NewNonRetryableApplicationError("the secrets could not be handed over", wire.ErrorUnavailable, nil)
+			return wire.SubmitAnswer{}, temporal.NewNonRetryableApplicationError("the secrets could not be handed over", wire.ErrorNothingRecorded, nil)
 		}
 		if err := s.secrets.write(ctx, request.Wrapped); err != nil {
 			s.secrets.letGo(ctx)
@@ -212,7 +212,7 @@ func (s *submit) evaluate(ctx workflow.Context, request wire.SubmitRequest) (wir
 	workflow.SetCurrentDetails(ctx, s.what+": evaluates the configuration.")
 	evaluated, err := evaluate(ctx, nix.NamesInput{Snapshot: request.Snapshot, Configuration: request.Configuration})
 	if err != nil {
-		return evaluated, forCaller(err)
+		return evaluated, beforeRecord(err)
 	}
 	if evaluated.Refusal != nil {
 		return evaluated, temporal.NewNonRetryableApplicationError(evaluated.Refusal.Message, evaluated.Refusal.Type, nil)

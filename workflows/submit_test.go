@@ -113,12 +113,12 @@ func TestSubmitRefused(t *testing.T) {
 	}, {
 		name:    "the database is away when the evaluation is looked up",
 		arrange: func(w *world) { w.during["CachedNames"] = away(0) },
-		want: lines("Recall", "CachedNames ×5", "submit is refused: Unavailable: connection refused",
+		want: lines("Recall", "CachedNames ×5", "submit is refused: NothingRecorded: connection refused",
 			`ends with {"outcome":"refused","reason":"connection refused"}`),
 	}, {
 		name:    "the workers with Nix are away",
 		arrange: func(w *world) { w.during["Names"] = away(0) },
-		want: lines("Recall", "CachedNames", "Names ×2", "submit is refused: Unavailable: connection refused",
+		want: lines("Recall", "CachedNames", "Names ×2", "submit is refused: NothingRecorded: connection refused",
 			`ends with {"outcome":"refused","reason":"connection refused"}`),
 	}, {
 		name:    "the database is away when the build is recorded",
@@ -438,15 +438,15 @@ func TestOperatorCancelsASubmit(t *testing.T) {
 			}
 		}
 	}
-	const unavailable = "submit is refused: Unavailable: canceled"
+	const nothing = "submit is refused: NothingRecorded: canceled"
 	tellStories(t, (*world).runSubmit, []story{{
 		name:    "at Recall",
 		arrange: during("Recall"),
-		want:    lines("Recall", unavailable, "ends cancelled"),
+		want:    lines("Recall", "submit is refused: Unavailable: canceled", "ends cancelled"),
 	}, {
 		name:    "at CachedNames",
 		arrange: during("CachedNames"),
-		want:    lines("Recall", "CachedNames", unavailable, "ends cancelled"),
+		want:    lines("Recall", "CachedNames", nothing, "ends cancelled"),
 	}, {
 		name: "at Names",
 		arrange: func(w *world) {
@@ -455,7 +455,7 @@ func TestOperatorCancelsASubmit(t *testing.T) {
 				return w.untilStopped()
 			}
 		},
-		want: lines("Recall", "CachedNames", "Names", "Names is asked to stop", unavailable, "ends cancelled"),
+		want: lines("Recall", "CachedNames", "Names", "Names is asked to stop", nothing, "ends cancelled"),
 	}, {
 		name:    "at Record",
 		arrange: during("Record"),

@@ -61,11 +61,18 @@ const (
 	ErrorInvalidConfiguration = "InvalidConfiguration"
 	ErrorEvaluationFailed     = "EvaluationFailed"
 	ErrorIdempotencyConflict  = "IdempotencyConflict"
-	ErrorUnavailable          = "Unavailable"
-	ErrorUnknownDeployment    = "UnknownDeployment"
-	ErrorAlreadyExists        = "AlreadyExists"
-	ErrorBuildFailed          = "BuildFailed"
-	ErrorSourceFailed         = "SourceFailed"
+	// ErrorUnavailable: a step failed, and it is not known whether the request
+	// was recorded all the same.
+	ErrorUnavailable = "Unavailable"
+	// ErrorNothingRecorded: a step before the record failed.
+	ErrorNothingRecorded = "NothingRecorded"
+	// ErrorNoSlot: as many configurations are evaluated as may be at once.
+	// Nothing was recorded.
+	ErrorNoSlot            = "NoSlot"
+	ErrorUnknownDeployment = "UnknownDeployment"
+	ErrorAlreadyExists     = "AlreadyExists"
+	ErrorBuildFailed       = "BuildFailed"
+	ErrorSourceFailed      = "SourceFailed"
 	// ErrorFenceHeld: a deployer may still run; ask again later.
 	ErrorFenceHeld = "FenceHeld"
 	// ErrorAlreadyRan: a deploy whose deployer was started before never runs

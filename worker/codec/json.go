@@ -21,7 +21,9 @@ func unencrypted() converter.DataConverter {
 // jsonConverter writes <, > and & as they are, which are six bytes each as the
 // SDK writes them: a configuration of 1 MiB has to stay below Temporal's limit
 // of 2 MiB for a payload.
-type jsonConverter struct{ *converter.JSONPayloadConverter }
+type jsonConverter struct {
+	*converter.JSONPayloadConverter
+}
 
 func (c jsonConverter) ToPayload(value any) (*common.Payload, error) {
 	var text bytes.Buffer
