@@ -78,6 +78,7 @@ func TestSubmitMovesStoredSecrets(t *testing.T) {
 	b.workflows.set(func(w *workflows) { w.ready = true })
 	require.Equal(t, http.StatusAccepted, b.do("PUT", "/deployments/one", `{"configuration":{"name":"harbour","applications":{"wiki":{}}}}`).status)
 	require.Equal(t, []string{"key"}, b.workflows.submits[0].Secrets[0].Stored)
+	require.Equal(t, int64(1), *b.workflows.submits[0].StoredBuild, "which must be the newest when OpenBao is read")
 	require.Equal(t, "value-of-old", s.wrapped[0][0].Value)
 }
 

@@ -161,9 +161,12 @@ func (a *api) take(ctx context.Context, id string, ok checked, workflowID string
 	submit := wire.SubmitRequest{Snapshot: ok.source.snapshot, Configuration: ok.configuration}
 	values := ok.given
 	if a.Sealer != nil && len(ok.secrets) > 0 {
-		stored, err := a.stored(ctx, id, ok)
+		stored, build, err := a.stored(ctx, id, ok)
 		if err != nil {
 			return wire.SubmitAnswer{}, err
+		}
+		if len(stored) > 0 {
+			submit.StoredBuild = &build
 		}
 		values = append(values, stored...)
 		submit.Secrets = ok.secrets
@@ -176,20 +179,23 @@ func (a *api) take(ctx context.Context, id string, ok checked, workflowID string
 }
 
 // stored finds the secrets that the stored configuration still holds as values,
-// because it is older than the secret.
-func (a *api) stored(ctx context.Context, id string, ok checked) ([]configuration.Secret, error) {
+// because it is older than the secret, and the newest build of then.
+func (a *api) stored(ctx context.Context, id string, ok checked) (values []configuration.Secret, newest int64, err error) {
 	before, err := a.Reader.Deployment(ctx, id)
 	if errors.Is(err, deployment.ErrUnknown) || err == nil && len(before.Configuration) == 0 {
-		return nil, nil
+		return nil, 0, nil
 	}
 	if err != nil {
-		return nil, fromStore(err)
+		return nil, 0, fromStore(err)
 	}
 	value, err := configuration.Decode(before.Configuration)
 	if err != nil {
-		return nil, fmt.Errorf("read the stored configuration: %w", err)
+		return nil, 0, fmt.Errorf("read the stored configuration: %w", err)
 	}
-	return ok.source.Schema.Stored(value, ok.secrets), nil
+	if before.LatestBuild != nil {
+		newest = before.LatestBuild.Number
+	}
+	return ok.source.Schema.Stored(value, ok.secrets), newest, nil
 }
 
 // commit brings the secrets of a submit that passed all checks. From here to

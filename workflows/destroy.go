@@ -44,7 +44,9 @@ func (d *destroy) run(ctx workflow.Context) (wire.BuildResult, error) {
 			// A submit that was superseded before it ran, and an import that did not
 			// deploy, have left secrets too.
 			if d.in.Secrets && workflow.GetVersion(ctx, "secrets of an idle deployment", workflow.DefaultVersion, 1) == 1 {
-				(&secrets{}).haulOut(ctx, deployment.Ref{Deployment: d.in.Deployment, Build: d.newest})
+				if err := (&secrets{}).haulOut(ctx, deployment.Ref{Deployment: d.in.Deployment, Build: d.newest}); err != nil {
+					return wire.BuildResult{}, err
+				}
 			}
 			return wire.BuildResult{Outcome: "idle", Reason: "nothing was up"}, nil
 		case !d.ours:
@@ -56,7 +58,7 @@ func (d *destroy) run(ctx workflow.Context) (wire.BuildResult, error) {
 				d.build.callBack(ctx)
 			}
 			if d.in.Secrets && err == nil && result.Outcome == string(deployment.StatusSucceeded) {
-				(&secrets{}).haulOut(ctx, d.build.ref)
+				err = (&secrets{}).haulOut(ctx, d.build.ref)
 			}
 			return result, err
 		}

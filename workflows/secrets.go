@@ -3,6 +3,7 @@ package workflows
 import (
 	"time"
 
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"slipway.dev/slipway/activities/openbao"
@@ -13,8 +14,8 @@ import (
 
 // Deleting secrets nobody waits for: it is tried again after 5 s at first and
 // every half hour later, for a week. That is 350 timers, fewer than the 500 after
-// which a run should continue as new. Between the tries nobody has the secrets in hand, so that an OpenBao that
-// is away holds up no submit.
+// which a run should continue as new. Between the tries nobody has the secrets in
+// hand, so that an OpenBao that is away holds up no submit.
 const (
 	deleteFirst   = 5 * time.Second
 	deleteLongest = 30 * time.Minute
@@ -43,6 +44,12 @@ func (s *secrets) read(ctx workflow.Context, request wire.SubmitRequest) error {
 		s.prepared.Configuration = request.Configuration
 		return nil
 	}
+	if request.StoredBuild != nil {
+		if err := s.stillNewest(ctx, *request.StoredBuild); err != nil {
+			s.letGo(ctx)
+			return err
+		}
+	}
 	in := openbao.ReadInput{Deployment: s.deployment, Configuration: request.Configuration, Applications: request.Secrets}
 	err := workflow.ExecuteActivity(readingSecrets(ctx, "look which secrets OpenBao has"), a.ReadSecrets, in).Get(ctx, &s.prepared)
 	if err != nil {
@@ -50,6 +57,23 @@ func (s *secrets) read(ctx workflow.Context, request wire.SubmitRequest) error {
 		return beforeRecord(err)
 	}
 	return nil
+}
+
+// stillNewest refuses a submit whose stored secrets are those of an older build:
+// a later one may have cleared them.
+func (s *secrets) stillNewest(ctx workflow.Context, build int64) error {
+	var a *store.Activities
+	var newest bool
+	ref := deployment.Ref{Deployment: s.deployment, Build: build}
+	err := workflow.ExecuteLocalActivity(onRequest(ctx, "look whether its stored secrets are still the newest"), a.IsNewest, ref).Get(ctx, &newest)
+	switch {
+	case err != nil:
+		return beforeRecord(err)
+	case !newest:
+		return temporal.NewNonRetryableApplicationError("another submit of the deployment was recorded meanwhile", wire.ErrorSubmitInProgress, nil)
+	default:
+		return nil
+	}
 }
 
 // write copies and writes what the submit asks for; wrapped is the token of the
@@ -108,11 +132,11 @@ func (s *secrets) letGo(ctx workflow.Context) {
 
 // clear deletes the secrets that the submit cleared, now that the deployment
 // runs without them.
-func (s *secrets) clear(ctx workflow.Context, ref deployment.Ref) {
+func (s *secrets) clear(ctx workflow.Context, ref deployment.Ref) error {
 	if len(s.prepared.Clear) == 0 {
-		return
+		return nil
 	}
-	s.delete(ctx, "the secrets that the submit cleared", func(ctx workflow.Context) error {
+	return s.delete(ctx, "the secrets that the submit cleared", func(ctx workflow.Context) error {
 		var database *store.Activities
 		var bao *openbao.Activities
 		in := store.UnneededInput{Deployment: ref.Deployment}
@@ -140,22 +164,23 @@ func (s *secrets) clear(ctx workflow.Context, ref deployment.Ref) {
 
 // haulOut deletes all secrets of a deployment that was destroyed, unless it is
 // about to live again.
-func (s *secrets) haulOut(ctx workflow.Context, ref deployment.Ref) {
+func (s *secrets) haulOut(ctx workflow.Context, ref deployment.Ref) error {
 	s.deployment = ref.Deployment
-	s.delete(ctx, "the secrets of the deployment", func(ctx workflow.Context) error {
+	return s.delete(ctx, "the secrets of the deployment", func(ctx workflow.Context) error {
 		var database *store.Activities
 		var bao *openbao.Activities
-		var newest bool
-		if err := workflow.ExecuteLocalActivity(onRequest(ctx, "look whether it stays destroyed"), database.IsNewest, ref).Get(ctx, &newest); err != nil || !newest {
+		var down bool
+		if err := workflow.ExecuteLocalActivity(onRequest(ctx, "look whether it stays destroyed"), database.StaysDown, ref).Get(ctx, &down); err != nil || !down {
 			return err
 		}
 		return workflow.ExecuteActivity(deletingSecrets(ctx, "delete the secrets of the deployment"), bao.DeleteSecrets, ref.Deployment).Get(ctx, nil)
 	})
 }
 
-// delete tries to delete with the secrets in hand, until it succeeds, gives up
-// after a week, or an operator cancels.
-func (s *secrets) delete(ctx workflow.Context, what string, once func(ctx workflow.Context) error) {
+// delete tries to delete with the secrets in hand, until it succeeds or an
+// operator cancels. After a week it gives up with an error, so that an operator
+// finds what is left among the failed workflows.
+func (s *secrets) delete(ctx workflow.Context, what string, once func(ctx workflow.Context) error) error {
 	begin := workflow.Now(ctx)
 	for wait := deleteFirst; ; wait = min(2*wait, deleteLongest) {
 		workflow.SetCurrentDetails(ctx, "`"+s.deployment+"`: deletes "+what+".")
@@ -168,16 +193,16 @@ func (s *secrets) delete(ctx workflow.Context, what string, once func(ctx workfl
 			workflow.SetCurrentDetails(ctx, "`"+s.deployment+"`: has deleted "+what+", where they were not needed.")
 		}
 		if err == nil || ctx.Err() != nil {
-			return
+			return nil
 		}
 		if workflow.Now(ctx).Sub(begin) > deleteFor {
-			workflow.GetLogger(ctx).Error("gives up deleting "+what, "Error", err)
-			return
+			return temporal.NewNonRetryableApplicationError(
+				"OpenBao still has "+what+", after a week of tries: "+reason(err), wire.ErrorSecretsLeft, err)
 		}
 		workflow.SetCurrentDetails(ctx, "`"+s.deployment+"`: waits to delete "+what+": "+reason(err))
 		timer := workflow.NewTimerWithOptions(ctx, wait, workflow.TimerOptions{Summary: "until " + what + " are tried to be deleted again"})
 		if timer.Get(ctx, nil) != nil {
-			return
+			return nil
 		}
 	}
 }

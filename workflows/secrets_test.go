@@ -99,6 +99,16 @@ func TestSubmitWithSecrets(t *testing.T) {
 		}),
 		want: lines(toReady(), "LetGoOfSecrets", "commit is refused: NothingRecorded: "+tooLate, `ends with {"outcome":"no secrets"}`),
 	}, {
+		name:    "stored values that are still the newest",
+		arrange: all(asksFor(nil), func(w *world) { w.stored = new(int64(6)) }),
+		want:    lines("Recall", "PrepareSecrets", "IsNewest d#6", "ReadSecrets", "CachedNames", "Names", recorded(), deployed(), succeeded),
+	}, {
+		name:    "stored values that a submit meanwhile may have cleared",
+		arrange: all(asksFor(nil), func(w *world) { w.stored, w.newer = new(int64(6)), true }),
+		want: lines("Recall", "PrepareSecrets", "IsNewest d#6", "LetGoOfSecrets",
+			"submit is refused: SubmitInProgress: another submit of the deployment was recorded meanwhile",
+			`ends with {"outcome":"refused","reason":"another submit of the deployment was recorded meanwhile"}`),
+	}, {
 		name:    "the caller gives up",
 		arrange: all(asksFor(writes), func(w *world) { w.ready = func() { w.commit("") } }),
 		want: lines(toReady(), "LetGoOfSecrets", "commit is refused: NothingRecorded: the secrets could not be handed over",
@@ -370,7 +380,8 @@ func TestClearGivesUp(t *testing.T) {
 	require.LessOrEqual(t, w.calls["ClearSecrets"], 520)
 	require.False(t, w.inHand)
 	story := w.story()
-	require.Equal(t, succeeded, story[len(story)-1])
+	require.Equal(t, "fails: SecretsLeft: OpenBao still has the secrets that the submit cleared, after a week of tries: connection refused",
+		story[len(story)-1], "an operator finds it")
 }
 
 func TestDestroyDeletesSecrets(t *testing.T) {
@@ -384,19 +395,19 @@ func TestDestroyDeletesSecrets(t *testing.T) {
 	tellStories(t, run, []story{{
 		name:    "of what is idle: a submit that never ran may have left some",
 		arrange: idle,
-		want: lines(isIdle, "PrepareSecrets", "IsNewest d#3", "DeleteSecrets d", "LetGoOfSecrets",
+		want: lines(isIdle, "PrepareSecrets", "StaysDown d#3", "DeleteSecrets d", "LetGoOfSecrets",
 			`ends with {"outcome":"idle","reason":"nothing was up"}`),
 	}, {
 		name:    "not of what was idle and lives again",
 		arrange: all(idle, func(w *world) { w.newer = true }),
-		want:    lines(isIdle, "PrepareSecrets", "IsNewest d#3", "LetGoOfSecrets", `ends with {"outcome":"idle","reason":"nothing was up"}`),
+		want:    lines(isIdle, "PrepareSecrets", "StaysDown d#3", "LetGoOfSecrets", `ends with {"outcome":"idle","reason":"nothing was up"}`),
 	}, {
 		name: "after it is idle",
-		want: lines(hauled, "PrepareSecrets", "IsNewest d#7", "DeleteSecrets d", "LetGoOfSecrets", succeeded),
+		want: lines(hauled, "PrepareSecrets", "StaysDown d#7", "DeleteSecrets d", "LetGoOfSecrets", succeeded),
 	}, {
 		name:    "not where it is about to live again",
 		arrange: func(w *world) { w.newer = true },
-		want:    lines(hauled, "PrepareSecrets", "IsNewest d#7", "LetGoOfSecrets", succeeded),
+		want:    lines(hauled, "PrepareSecrets", "StaysDown d#7", "LetGoOfSecrets", succeeded),
 	}, {
 		name: "until OpenBao is back, if nothing came in between",
 		arrange: func(w *world) {
@@ -405,9 +416,9 @@ func TestDestroyDeletesSecrets(t *testing.T) {
 				return away(0)(call)
 			}
 		},
-		want: lines(hauled, "PrepareSecrets", "IsNewest d#7", "DeleteSecrets d", "LetGoOfSecrets",
-			"PrepareSecrets", "IsNewest d#7", "DeleteSecrets d", "LetGoOfSecrets",
-			"PrepareSecrets", "IsNewest d#7", "LetGoOfSecrets", succeeded),
+		want: lines(hauled, "PrepareSecrets", "StaysDown d#7", "DeleteSecrets d", "LetGoOfSecrets",
+			"PrepareSecrets", "StaysDown d#7", "DeleteSecrets d", "LetGoOfSecrets",
+			"PrepareSecrets", "StaysDown d#7", "LetGoOfSecrets", succeeded),
 	}, {
 		name: "not after a failed one",
 		arrange: func(w *world) {

@@ -72,7 +72,7 @@ func (s *submit) run(ctx workflow.Context) (wire.BuildResult, error) {
 		}
 		result, err := s.build.run(ctx)
 		if err == nil && result.Outcome == string(deployment.StatusSucceeded) {
-			s.secrets.clear(ctx, s.build.ref)
+			err = s.secrets.clear(ctx, s.build.ref)
 		}
 		return result, err
 	})

@@ -124,6 +124,7 @@ type world struct {
 	// run has them in hand, what it wrote and cleared, and what of that is needed
 	// by others.
 	asks     []schema.ApplicationSecrets
+	stored   *int64 // the build whose configuration has values of them
 	prepared openbao.Prepared
 	inHand   bool
 	wrote    []openbao.WriteInput
@@ -159,6 +160,7 @@ type (
 		LetGoOfSecrets(context.Context, store.Preparation) error
 		Unneeded(context.Context, store.UnneededInput) ([][2]string, error)
 		IsNewest(context.Context, deployment.Ref) (bool, error)
+		StaysDown(context.Context, deployment.Ref) (bool, error)
 		SettleCallback(context.Context, store.SettleInput) error
 	}
 	callbackSteps interface {
@@ -361,7 +363,7 @@ func (w *world) update(name string, args ...any) {
 }
 
 func (w *world) submit(configuration string) {
-	w.update(wire.UpdateSubmit, wire.SubmitRequest{Snapshot: snapshot, Configuration: json.RawMessage(configuration), Secrets: w.asks})
+	w.update(wire.UpdateSubmit, wire.SubmitRequest{Snapshot: snapshot, Configuration: json.RawMessage(configuration), Secrets: w.asks, StoredBuild: w.stored})
 }
 
 func (w *world) commit(wrapped string) {
@@ -721,6 +723,11 @@ func (w *world) Unneeded(ctx context.Context, in store.UnneededInput) ([][2]stri
 
 func (w *world) IsNewest(ctx context.Context, ref deployment.Ref) (bool, error) {
 	err := w.withSecretsInHand(ctx, "", "IsNewest", ref.String())
+	return !w.newer, err
+}
+
+func (w *world) StaysDown(ctx context.Context, ref deployment.Ref) (bool, error) {
+	err := w.withSecretsInHand(ctx, "", "StaysDown", ref.String())
 	return !w.newer, err
 }
 

@@ -202,6 +202,12 @@ func (a *Activities) IsNewest(ctx context.Context, ref deployment.Ref) (bool, er
 	return build == ref.Build, typed(err)
 }
 
+// StaysDown reports whether no build after one has run or may run.
+func (a *Activities) StaysDown(ctx context.Context, ref deployment.Ref) (bool, error) {
+	down, err := a.Store.StaysDown(ctx, ref)
+	return down, typed(err)
+}
+
 // typed gives the errors that a workflow decides on their types. All others
 // are failures of the database, which a retry may mend.
 func typed(err error) error {

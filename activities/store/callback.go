@@ -75,14 +75,14 @@ func skipCallback(ctx context.Context, tx pgx.Tx, ref deployment.Ref) error {
 }
 
 // ClaimCallback gives the right to make the callback of a destroy that has
-// succeeded, once ever: URL and token leave the row with it. Where there is a
-// later build the deployment is about to live again, and nobody gets it.
+// succeeded, once ever: URL and token leave the row with it. Where a later build
+// has run or may run the deployment is about to live again, and nobody gets it.
 func (s *Store) ClaimCallback(ctx context.Context, ref deployment.Ref) (deployment.Claim, error) {
 	var claim deployment.Claim
 	err := s.transact(ctx, ref.Deployment, func(tx pgx.Tx) error {
 		var later bool
 		err := tx.QueryRow(ctx, `
-			SELECT callback_url, callback_token, exists (SELECT FROM builds WHERE deployment_id = $1 AND number > $2)
+			SELECT callback_url, callback_token, `+livesAgain+`
 			FROM builds WHERE deployment_id = $1 AND number = $2 AND callback_url IS NOT NULL AND status = 'succeeded'`,
 			ref.Deployment, ref.Build).Scan(&claim.URL, &claim.Token, &later)
 		switch {

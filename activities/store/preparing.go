@@ -91,6 +91,20 @@ func (s *Store) Preparations(ctx context.Context, age time.Duration) ([]Preparat
 	})
 }
 
+// livesAgain is whether a build after number $2 of deployment $1 has run or may
+// run. One that was cancelled or superseded while it waited has not.
+const livesAgain = `exists (SELECT FROM builds WHERE deployment_id = $1 AND number > $2
+	AND (started_at IS NOT NULL OR status NOT IN ('cancelled', 'superseded')))`
+
+// StaysDown reports whether no build after ref has run or may run.
+func (s *Store) StaysDown(ctx context.Context, ref deployment.Ref) (bool, error) {
+	var again bool
+	if err := s.pool.QueryRow(ctx, `SELECT `+livesAgain, ref.Deployment, ref.Build).Scan(&again); err != nil {
+		return false, fmt.Errorf("look for a build after %s: %w", ref, err)
+	}
+	return !again, nil
+}
+
 // Newest is the newest build of a deployment, and the configuration of its
 // newest submit. It is deployment.ErrUnknown where there is none.
 func (s *Store) Newest(ctx context.Context, deploymentID string) (build int64, configuration string, err error) {

@@ -150,6 +150,40 @@ func TestNewest(t *testing.T) {
 	require.False(t, newest(hauled.Build), "it is about to live again")
 }
 
+// Neither secrets nor the callback of a destroy depend on a submit that nobody
+// wants any more.
+func TestStaysDown(t *testing.T) {
+	s := database(t)
+	a := &store.Activities{Store: s}
+	deployed(t, s, "one")
+	down := func(build int64) bool {
+		is, err := a.StaysDown(t.Context(), deployment.Ref{Deployment: "one", Build: build})
+		require.NoError(t, err)
+		return is
+	}
+	destroyed := deployment.Ref{Deployment: "one", Build: destroyCalling(t, s, "one", frontEnd).Build}
+	require.False(t, down(1))
+	require.True(t, down(destroyed.Build))
+	run(t, s, "one", destroyed.Build, 0)
+
+	again := submit(t, s, "one")
+	require.False(t, down(destroyed.Build), "it is about to live again")
+	claim, err := s.ClaimCallback(t.Context(), destroyed)
+	require.NoError(t, err)
+	require.Equal(t, deployment.CallbackSkipped, claim.Instead.State)
+
+	_, err = s.Cancel(t.Context(), deployment.Ref{Deployment: "one", Build: again})
+	require.NoError(t, err)
+	require.True(t, down(destroyed.Build), "it was cancelled before it ran")
+	claim, err = s.ClaimCallback(t.Context(), destroyed)
+	require.NoError(t, err)
+	require.Nil(t, claim.Instead)
+	require.Equal(t, frontEnd, claim.URL)
+
+	run(t, s, "one", submit(t, s, "one"), 1)
+	require.False(t, down(destroyed.Build), "what failed may be up in parts")
+}
+
 // A submit waits for another, and is told when that takes too long.
 func TestPrepareSecretsWaits(t *testing.T) {
 	s := database(t)

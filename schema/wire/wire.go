@@ -84,6 +84,8 @@ const (
 	// ErrorSecretsSpent: the values on their way to OpenBao waited too long, or
 	// were taken by a try that failed. The caller submits again.
 	ErrorSecretsSpent = "SecretsSpent"
+	// ErrorSecretsLeft: the secrets of an ended build could not be deleted.
+	ErrorSecretsLeft = "SecretsLeft"
 	// ErrorSupervisorLost: the supervisor of a deployer died. Nothing runs any
 	// more, and its fence lapses before the next try.
 	ErrorSupervisorLost = "SupervisorLost"
@@ -111,6 +113,9 @@ type SubmitRequest struct {
 	// Secrets are the applications with operator secrets, as names; none where
 	// no OpenBao is configured.
 	Secrets []configuration.ApplicationSecrets `json:"secrets,omitempty"`
+	// StoredBuild is the newest build, or 0, when the values of secrets were
+	// found in the stored configuration; nil where none were.
+	StoredBuild *int64 `json:"storedBuild,omitempty"`
 }
 
 // ImportRequest is the argument of the update import.
