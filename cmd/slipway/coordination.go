@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/prometheus/client_golang/prometheus"
-	"go.temporal.io/sdk/client"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapio"
 	"golang.org/x/sync/errgroup"
@@ -66,59 +64,58 @@ func (r leaseRuns) Plan(ctx context.Context, namespace, group string, request wi
 	return r.plans.Request(ctx, namespace, group, request)
 }
 
-// runCoordination serves the deployment coordination API, and looks after
-// leases while this process leads.
-func runCoordination(ctx context.Context, group *errgroup.Group, cfg config.Config, temporal client.Client,
-	registry prometheus.Registerer, log *zap.Logger) error {
+// coordination serves the deployment coordination API, and looks after leases
+// while this process leads.
+func (p *process) coordination(ctx context.Context) error {
 	// client-go has a log of its own, in a format of its own.
 	klog.LogToStderr(false)
-	klog.SetOutput(&zapio.Writer{Log: log.Named("client-go"), Level: zap.DebugLevel})
+	klog.SetOutput(&zapio.Writer{Log: p.log.Named("client-go"), Level: zap.DebugLevel})
 	access, err := clusterConfig()
 	if err != nil {
 		return err
 	}
-	cluster, err := kube.Connect(access, cfg.GroupNamespaces...)
+	cluster, err := kube.Connect(access, p.cfg.GroupNamespaces...)
 	if err != nil {
 		return err
 	}
-	certificates, err := watchCertificate(cfg.CertificateFile, cfg.CertificateKeyFile, log)
+	certificates, err := watchCertificate(p.cfg.CertificateFile, p.cfg.CertificateKeyFile, p.log)
 	if err != nil {
 		return err
 	}
-	metrics, err := kube.NewMetrics(registry)
+	metrics, err := kube.NewMetrics(p.registry)
 	if err != nil {
 		return err
 	}
-	runs := coordination.NewTemporal(temporal)
+	runs := coordination.NewTemporal(p.temporal)
 	leases := &kube.Leases{
-		Cluster: cluster, Now: now, Metrics: metrics, Log: log, Follow: cfg.FollowTopology,
+		Cluster: cluster, Now: now, Metrics: metrics, Log: p.log, Follow: p.cfg.FollowTopology,
 		Revoked: func(g lease.Group, r lease.Record) {
 			go func() {
 				ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tellTime)
 				defer cancel()
 				ref := wire.LeaseRef{Namespace: g.Namespace, Group: g.Name, Kind: r.Kind, OperationID: r.OperationID}
 				if err := runs.Revoked(ctx, ref, r.Reason); err != nil {
-					log.Warn("a workflow was not told that its lease was revoked", zap.String("workflowId", wire.LeaseID(ref)), zap.Error(err))
+					p.log.Warn("a workflow was not told that its lease was revoked", zap.String("workflowId", wire.LeaseID(ref)), zap.Error(err))
 				}
 			}()
 		},
 	}
-	identity := cfg.PodName
+	identity := p.cfg.PodName
 	if identity == "" {
 		identity, _ = os.Hostname()
 	}
 	election := &kube.Election{
-		Cluster: cluster, Namespace: cfg.Namespace, Identity: identity + "_" + uuid.NewString(), Pod: cfg.PodName, Log: log,
+		Cluster: cluster, Namespace: p.cfg.Namespace, Identity: identity + "_" + uuid.NewString(), Pod: p.cfg.PodName, Log: p.log,
 	}
 	api, err := coordination.NewHandler(coordination.Config{
 		Cluster: cluster, Leases: leases, Workflows: runs, Leading: election.Leading,
-		Audience: cfg.CoordinationAudience, Now: now, Log: coordination.NewLogger(os.Stderr), Registerer: registry,
+		Audience: p.cfg.CoordinationAudience, Now: now, Log: coordination.NewLogger(os.Stderr), Registerer: p.registry,
 	})
 	if err != nil {
 		return err
 	}
-	err = listen(ctx, group, "the deployment coordination API", cfg.CoordinationListen,
-		coordination.Server(api, certificates.config()), cfg.ShutdownTimeout, log)
+	err = p.listen(ctx, "the deployment coordination API", p.cfg.CoordinationListen,
+		coordination.Server(api, certificates.config()))
 	if err != nil {
 		return err
 	}
@@ -128,19 +125,19 @@ func runCoordination(ctx context.Context, group *errgroup.Group, cfg config.Conf
 			return err
 		}
 		gauges := kube.Gauges{Records: watch.Records(), Now: now}
-		if err := registry.Register(gauges); err != nil {
+		if err := p.registry.Register(gauges); err != nil {
 			return fmt.Errorf("register the gauges of leases: %w", err)
 		}
-		defer registry.Unregister(gauges)
+		defer p.registry.Unregister(gauges)
 		steward := &worker.Steward{
-			Watch: watch, Leases: leases, Runs: leaseRuns{runs, coordination.NewPlanner(temporal)}, Plans: cfg.PlannedOperations,
-			Gone: func(group string) { metrics.Forget(group); api.Forget(group) }, Log: log,
+			Watch: watch, Leases: leases, Runs: leaseRuns{runs, coordination.NewPlanner(p.temporal)}, Plans: p.cfg.PlannedOperations,
+			Gone: func(group string) { metrics.Forget(group); api.Forget(group) }, Log: p.log,
 		}
 		term, ctx := errgroup.WithContext(ctx)
 		term.Go(func() error { steward.Run(ctx); return nil })
 		term.Go(func() error {
 			err := worker.RunLeases(ctx, worker.LeaseConfig{
-				Client: temporal, StopTimeout: cfg.ShutdownTimeout, Log: log,
+				Client: p.temporal, StopTimeout: p.cfg.ShutdownTimeout, Log: p.log,
 				Activities: &kube.Activities{Leases: leases, Leading: election.Leading},
 			})
 			if errors.Is(err, context.Canceled) {

@@ -88,6 +88,20 @@ func logger(level zapcore.Level) (*zap.Logger, error) {
 	return cfg.Build()
 }
 
+// process is what the parts of a process share.
+type process struct {
+	cfg      config.Config
+	group    *errgroup.Group
+	log      *zap.Logger
+	registry *prometheus.Registry
+	tracer   trace.Tracer // nil without a collector
+	db       *store.Store
+	listener *store.Listener
+	temporal client.Client
+	payloads *codec.Codec
+	bao      *openbao.Client // nil without OPENBAO_ADDR
+}
+
 // serve runs the parts until ctx ends or one fails.
 func serve(ctx context.Context, cfg config.Config, p parts, log *zap.Logger) error {
 	db, err := store.Open(ctx, cfg.DatabaseURL, connections)
@@ -121,6 +135,10 @@ func serve(ctx context.Context, cfg config.Config, p parts, log *zap.Logger) err
 	defer temporal.Close()
 
 	group, ctx := errgroup.WithContext(ctx)
+	run := &process{
+		cfg: cfg, group: group, log: log, registry: registry, tracer: tracer,
+		db: db, listener: db.Listener(log), temporal: temporal, payloads: payloads,
+	}
 	health := &health{store: db, temporal: temporal}
 	for _, l := range []struct {
 		what, address string
@@ -129,33 +147,29 @@ func serve(ctx context.Context, cfg config.Config, p parts, log *zap.Logger) err
 		{"metrics", cfg.MetricsListen, promhttp.HandlerFor(registry, promhttp.HandlerOpts{})},
 		{"health", cfg.HealthListen, health.handler()},
 	} {
-		if err := listen(ctx, group, l.what, l.address, internalServer(l.handler), cfg.ShutdownTimeout, log); err != nil {
+		if err := run.listen(ctx, l.what, l.address, internalServer(l.handler)); err != nil {
 			return err
 		}
 	}
-	var bao *openbao.Client
 	if cfg.OpenBao.Address != "" {
 		options := cfg.OpenBao
 		options.Registerer = registry
 		options.Problem = func(err error) { log.Warn("OpenBao", zap.Error(err)) }
-		if bao, err = openbao.New(options); err != nil {
+		if run.bao, err = openbao.New(options); err != nil {
 			return fmt.Errorf("OPENBAO_ADDR is set, and cannot be used (the login is by OPENBAO_TOKEN_FILE, or "+
 				"SLIPWAY_OPENBAO_KUBERNETES_ROLE, or SLIPWAY_OPENBAO_ROLE_ID_FILE with SLIPWAY_OPENBAO_SECRET_ID_FILE): %w", err)
 		}
-		group.Go(func() error { bao.Run(ctx); return nil })
+		group.Go(func() error { run.bao.Run(ctx); return nil })
 	}
-	listener := db.Listener(log)
-	group.Go(func() error { listener.Run(ctx); return nil })
+	group.Go(func() error { run.listener.Run(ctx); return nil })
 	if p.api {
-		group.Go(func() error {
-			return runAPI(ctx, group, cfg, db, listener, temporal, payloads, bao, registry, tracer, log)
-		})
+		group.Go(func() error { return run.api(ctx) })
 	}
 	if p.api && cfg.Coordination {
-		group.Go(func() error { return runCoordination(ctx, group, cfg, temporal, registry, log) })
+		group.Go(func() error { return run.coordination(ctx) })
 	}
 	if p.worker {
-		group.Go(func() error { return runWorker(ctx, cfg, db, listener, temporal, bao, registry, log) })
+		group.Go(func() error { return run.worker(ctx) })
 	}
 	err = group.Wait()
 	if errors.Is(err, context.Canceled) {
@@ -165,13 +179,13 @@ func serve(ctx context.Context, cfg config.Config, p parts, log *zap.Logger) err
 }
 
 // listen serves on an address until ctx ends.
-func listen(ctx context.Context, group *errgroup.Group, what, address string, server *http.Server, grace time.Duration, log *zap.Logger) error {
+func (p *process) listen(ctx context.Context, what, address string, server *http.Server) error {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return fmt.Errorf("listen for %s: %w", what, err)
 	}
-	log.Info("listens", zap.String("for", what), zap.Stringer("address", l.Addr()))
-	group.Go(func() error {
+	p.log.Info("listens", zap.String("for", what), zap.Stringer("address", l.Addr()))
+	p.group.Go(func() error {
 		serve := server.Serve
 		if server.TLSConfig != nil {
 			serve = func(l net.Listener) error { return server.ServeTLS(l, "", "") }
@@ -181,12 +195,12 @@ func listen(ctx context.Context, group *errgroup.Group, what, address string, se
 		}
 		return nil
 	})
-	group.Go(func() error {
+	p.group.Go(func() error {
 		<-ctx.Done()
-		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.cfg.ShutdownTimeout)
 		defer cancel()
 		if err := server.Shutdown(stopping); err != nil {
-			log.Warn("requests were cut off", zap.String("for", what), zap.Error(err))
+			p.log.Warn("requests were cut off", zap.String("for", what), zap.Error(err))
 		}
 		return nil
 	})
@@ -206,15 +220,15 @@ func internalServer(handler http.Handler) *http.Server {
 }
 
 // awaitDatabase waits until the database answers and has the schema.
-func awaitDatabase(ctx context.Context, db *store.Store, log *zap.Logger) error {
+func (p *process) awaitDatabase(ctx context.Context) error {
 	for said := ""; ; {
-		err := db.Ready(ctx)
+		err := p.db.Ready(ctx)
 		if err == nil {
 			return nil
 		}
 		if err.Error() != said {
 			said = err.Error()
-			log.Warn("waits for the database", zap.Error(err))
+			p.log.Warn("waits for the database", zap.Error(err))
 		}
 		select {
 		case <-ctx.Done():
@@ -224,85 +238,85 @@ func awaitDatabase(ctx context.Context, db *store.Store, log *zap.Logger) error 
 	}
 }
 
-func runAPI(ctx context.Context, group *errgroup.Group, cfg config.Config, db *store.Store, listener *store.Listener,
-	temporal client.Client, payloads *codec.Codec, bao *openbao.Client, registry prometheus.Registerer, tracer trace.Tracer, log *zap.Logger) error {
-	verifier, err := auth.NewVerifier(cfg.TrustedIssuers, time.Now, log)
+// api serves the deployments API.
+func (p *process) api(ctx context.Context) error {
+	verifier, err := auth.NewVerifier(p.cfg.TrustedIssuers, time.Now, p.log)
 	if err != nil {
 		return fmt.Errorf("SLIPWAY_TRUSTED_ISSUERS: %w", err)
 	}
-	group.Go(func() error { verifier.Run(ctx); return nil })
-	if err := awaitDatabase(ctx, db, log); err != nil {
+	p.group.Go(func() error { verifier.Run(ctx); return nil })
+	if err := p.awaitDatabase(ctx); err != nil {
 		return err
 	}
 	fresh := make([]byte, 32)
 	_, _ = rand.Read(fresh) // never fails
-	key, err := db.Key(ctx, "tickets", fresh)
+	key, err := p.db.Key(ctx, "tickets", fresh)
 	if err != nil {
 		return err
 	}
 	var sealer api.Sealer
-	if bao != nil {
-		sealer = bao
+	if p.bao != nil {
+		sealer = p.bao
 	}
 	var decoder converter.PayloadCodec
-	if cfg.CodecKeysFile != "" {
-		decoder = payloads
+	if p.cfg.CodecKeysFile != "" {
+		decoder = p.payloads
 	}
 	handler, err := api.NewHandler(ctx, api.Config{
-		Codec: decoder, CodecOrigins: cfg.CodecOrigins,
-		Sealer: sealer, Reader: db, Callbacks: db, Listener: listener, Workflows: api.NewTemporal(temporal),
-		Verifier: verifier, Origins: cfg.Origins, TicketKey: key, Log: log, Registerer: registry, Tracer: tracer,
-		TrustedProxies:  cfg.TrustedProxies,
-		EvaluateTimeout: cfg.NixTimeout + time.Minute,
-		ImportTimeout:   cfg.NixTimeout + cfg.SystemsTimeout + time.Minute,
+		Codec: decoder, CodecOrigins: p.cfg.CodecOrigins,
+		Sealer: sealer, Reader: p.db, Callbacks: p.db, Listener: p.listener, Workflows: api.NewTemporal(p.temporal),
+		Verifier: verifier, Origins: p.cfg.Origins, TicketKey: key, Log: p.log, Registerer: p.registry, Tracer: p.tracer,
+		TrustedProxies:  p.cfg.TrustedProxies,
+		EvaluateTimeout: p.cfg.NixTimeout + time.Minute,
+		ImportTimeout:   p.cfg.NixTimeout + p.cfg.SystemsTimeout + time.Minute,
 	})
 	if err != nil {
 		return err
 	}
-	return listen(ctx, group, "the deployments API", cfg.Listen, api.Server(handler), cfg.ShutdownTimeout, log)
+	return p.listen(ctx, "the deployments API", p.cfg.Listen, api.Server(handler))
 }
 
-func runWorker(ctx context.Context, cfg config.Config, db *store.Store, listener *store.Listener,
-	temporal client.Client, bao *openbao.Client, registry prometheus.Registerer, log *zap.Logger) error {
+// worker runs workflows, evaluations and deployers until ctx ends.
+func (p *process) worker(ctx context.Context) error {
 	evaluator, err := nix.New(nix.Config{
-		Timeout: cfg.NixTimeout, MemoryBytes: cfg.NixMemory, Slots: cfg.NixSlots, CAFile: cfg.SourceCAFile,
-		StateDir: filepath.Join(cfg.StateDir, "nix"), Env: picked(os.Environ(), nixVariables...), Registerer: registry,
+		Timeout: p.cfg.NixTimeout, MemoryBytes: p.cfg.NixMemory, Slots: p.cfg.NixSlots, CAFile: p.cfg.SourceCAFile,
+		StateDir: filepath.Join(p.cfg.StateDir, "nix"), Env: picked(os.Environ(), nixVariables...), Registerer: p.registry,
 	})
 	if err != nil {
 		return err
 	}
 	defer evaluator.Close()
-	callbacks, err := callback.NewMetrics(registry)
+	callbacks, err := callback.NewMetrics(p.registry)
 	if err != nil {
 		return err
 	}
 
-	folders := filepath.Join(cfg.StateDir, "deployers")
+	folders := filepath.Join(p.cfg.StateDir, "deployers")
 	if err := deployer.Clean(folders); err != nil {
 		return err
 	}
-	if err := awaitDatabase(ctx, db, log); err != nil {
+	if err := p.awaitDatabase(ctx); err != nil {
 		return err
 	}
-	sources := filepath.Join(cfg.StateDir, "roots", "sources")
+	sources := filepath.Join(p.cfg.StateDir, "roots", "sources")
 	limits := deployer.DefaultLimits()
-	limits.Grace, limits.SBOM = cfg.DeployerGrace, cfg.SBOMTimeout
-	supervisors := &deployer.Supervisors{Command: []string{"/proc/self/exe", superviseName}, Database: cfg.DatabaseURL}
+	limits.Grace, limits.SBOM = p.cfg.DeployerGrace, p.cfg.SBOMTimeout
+	supervisors := &deployer.Supervisors{Command: []string{"/proc/self/exe", superviseName}, Database: p.cfg.DatabaseURL}
 	defer supervisors.Close()
 	supervisors.Ready()
 	deploys := &deployer.Activities{
-		Jobs: db, Roots: roots{evaluator, filepath.Join(cfg.StateDir, "roots", "deployments")}, Server: temporal,
+		Jobs: p.db, Roots: roots{evaluator, filepath.Join(p.cfg.StateDir, "roots", "deployments")}, Server: p.temporal,
 		Folder: folders, Supervisors: supervisors,
-		Environment: deployerEnvironment(cfg.DeployerEnv), Limits: limits,
+		Environment: deployerEnvironment(p.cfg.DeployerEnv), Limits: limits,
 	}
-	sweeper := &worker.Sweeper{Builds: db, Client: temporal, Log: log}
+	sweeper := &worker.Sweeper{Builds: p.db, Client: p.temporal, Log: p.log}
 	keeper := &worker.Keeper{
-		Evaluator: evaluator, Sources: db, Client: temporal,
-		Source: cfg.Source, Entry: cfg.SourceEntry, Roots: sources, Log: log,
+		Evaluator: evaluator, Sources: p.db, Client: p.temporal,
+		Source: p.cfg.Source, Entry: p.cfg.SourceEntry, Roots: sources, Log: p.log,
 	}
 	var secrets *openbao.Activities
-	if bao != nil {
-		secrets = &openbao.Activities{Client: bao}
+	if p.bao != nil {
+		secrets = &openbao.Activities{Client: p.bao}
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { sweeper.Run(ctx); return nil })
@@ -311,15 +325,15 @@ func runWorker(ctx context.Context, cfg config.Config, db *store.Store, listener
 		// The exits of deployers are staged before the database is closed.
 		defer deploys.Running.Wait()
 		return worker.Run(ctx, worker.Config{
-			Client: temporal,
+			Client: p.temporal,
 			Activities: worker.Activities{
-				Store:    &store.Activities{Store: db, Listener: listener},
-				Nix:      &nix.Activities{Evaluator: evaluator, Cache: db, Sources: db, Entry: cfg.SourceEntry, Roots: sources, SystemsTimeout: cfg.SystemsTimeout},
+				Store:    &store.Activities{Store: p.db, Listener: p.listener},
+				Nix:      &nix.Activities{Evaluator: evaluator, Cache: p.db, Sources: p.db, Entry: p.cfg.SourceEntry, Roots: sources, SystemsTimeout: p.cfg.SystemsTimeout},
 				Deployer: deploys,
-				Callback: &callback.Activities{Claims: db, Origins: cfg.Origins, Caller: &callback.Caller{Resolver: net.DefaultResolver}, Metrics: callbacks},
+				Callback: &callback.Activities{Claims: p.db, Origins: p.cfg.Origins, Caller: &callback.Caller{Resolver: net.DefaultResolver}, Metrics: callbacks},
 				OpenBao:  secrets,
 			},
-			EvaluationSlots: cfg.NixSlots, DeploySlots: cfg.DeploySlots, StopTimeout: cfg.ShutdownTimeout, Log: log,
+			EvaluationSlots: p.cfg.NixSlots, DeploySlots: p.cfg.DeploySlots, StopTimeout: p.cfg.ShutdownTimeout, Log: p.log,
 		})
 	})
 	return group.Wait()
