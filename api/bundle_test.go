@@ -202,6 +202,7 @@ type bundle struct {
 	t         *testing.T
 	api       *api
 	url       string
+	http      *http.Client
 	workflows *workflows
 	logged    *observer.ObservedLogs
 	metrics   *prometheus.Registry
@@ -242,7 +243,7 @@ func start(t *testing.T, tune func(*Config)) *bundle {
 	server := httptest.NewUnstartedServer(nil)
 	server.Config = Server(b.api.router)
 	server.Start()
-	b.url = server.URL
+	b.url, b.http = server.URL, http.DefaultClient
 	t.Cleanup(func() {
 		stop()
 		server.Close()
@@ -335,7 +336,7 @@ func (b *bundle) do(method, path, body string, header ...string) answer {
 // send holds what comes back against the contract.
 func (b *bundle) send(request *http.Request) answer {
 	b.t.Helper()
-	response, err := http.DefaultClient.Do(request)
+	response, err := b.http.Do(request)
 	require.NoError(b.t, err)
 	body, err := io.ReadAll(response.Body)
 	require.NoError(b.t, err)

@@ -220,6 +220,9 @@ func (a *api) log(server context.Context) handler {
 				if err := control.Flush(); err != nil {
 					panic(http.ErrAbortHandler)
 				}
+				// HTTP/2 resets a stream whose deadline passes, also one with
+				// nothing to write.
+				_ = control.SetWriteDeadline(time.Time{})
 				select {
 				case <-changed:
 				case <-time.After(a.Poll):

@@ -106,7 +106,7 @@ func TestAListThatCannotBeCompleted(t *testing.T) {
 	require.Equal(t, codeServiceUnavailable, b.do("POST", "/deployments/list", string(body)).failure(t).Error, "nothing was sent yet")
 
 	b.FailBehind(900, errors.New("away"))
-	response, err := http.DefaultClient.Do(b.request("POST", "/deployments/list", string(body)))
+	response, err := b.http.Do(b.request("POST", "/deployments/list", string(body)))
 	require.NoError(t, err)
 	defer func() { _ = response.Body.Close() }()
 	_, err = io.ReadAll(response.Body)
@@ -228,7 +228,7 @@ func TestLog(t *testing.T) {
 // opened is an answer that goes on.
 func (b *bundle) opened(method, path string, header ...string) (*http.Response, *bufio.Reader) {
 	b.t.Helper()
-	response, err := http.DefaultClient.Do(b.request(method, path, "", header...))
+	response, err := b.http.Do(b.request(method, path, "", header...))
 	require.NoError(b.t, err)
 	b.t.Cleanup(func() { _ = response.Body.Close() })
 	require.Equal(b.t, http.StatusOK, response.StatusCode)
@@ -403,7 +403,7 @@ func (panics) Deployment(context.Context, string) (deployment.Deployment, error)
 func TestAPanicIsAnErrorOfTheServer(t *testing.T) {
 	b := start(t, func(c *Config) { c.Reader = panics{c.Reader} })
 	request := b.request("GET", "/deployments/one", "")
-	response, err := http.DefaultClient.Do(request)
+	response, err := b.http.Do(request)
 	require.NoError(t, err)
 	defer func() { _ = response.Body.Close() }()
 	require.Equal(t, http.StatusInternalServerError, response.StatusCode)
@@ -513,7 +513,7 @@ func TestTheContractIsServed(t *testing.T) {
 	a := b.do("GET", "/openapi.yaml", "", "Authorization", "")
 	require.Equal(t, string(schema.OpenAPI), a.body)
 	require.Equal(t, http.StatusOK, a.status)
-	response, err := http.DefaultClient.Do(b.request("GET", "/openapi.yaml", "", "If-None-Match", a.header.Get("ETag")))
+	response, err := b.http.Do(b.request("GET", "/openapi.yaml", "", "If-None-Match", a.header.Get("ETag")))
 	require.NoError(t, err)
 	require.NoError(t, response.Body.Close())
 	require.Equal(t, http.StatusNotModified, response.StatusCode)

@@ -48,6 +48,10 @@ func (h *Hub) Serve(w http.ResponseWriter, r *http.Request, q Request) error {
 		return nil
 	}
 	err = s.run(ctx, first)
+	if !errors.Is(err, errWrite) {
+		// For what the server writes to end the response.
+		_ = s.limit()
+	}
 	switch {
 	case errors.Is(err, errWrite) && errors.Is(err, os.ErrDeadlineExceeded):
 		h.Log.Info("a client of a channel was too slow and is dropped", zap.String("deployment", q.Deployment))
@@ -56,9 +60,6 @@ func (h *Hub) Serve(w http.ResponseWriter, r *http.Request, q Request) error {
 		}
 	case err != nil && ctx.Err() == nil && !errors.Is(err, errWrite):
 		h.Log.Warn("a stream of a channel ended early", zap.String("deployment", q.Deployment), zap.Error(err))
-	case err == nil:
-		// For what the server writes to end the response.
-		_ = s.limit()
 	}
 	return nil
 }
@@ -261,11 +262,16 @@ func (s *stream) flush() error {
 	if err := s.control.Flush(); err != nil {
 		return fmt.Errorf("%w: %w", errWrite, err)
 	}
-	return nil
+	// HTTP/2 resets a stream whose deadline passes, also one with nothing to write.
+	return s.setDeadline(time.Time{})
 }
 
 func (s *stream) limit() error {
-	if err := s.control.SetWriteDeadline(time.Now().Add(s.hub.Write)); err != nil {
+	return s.setDeadline(time.Now().Add(s.hub.Write))
+}
+
+func (s *stream) setDeadline(at time.Time) error {
+	if err := s.control.SetWriteDeadline(at); err != nil {
 		return fmt.Errorf("limit the time of a write: %w", err)
 	}
 	return nil
