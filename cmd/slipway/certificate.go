@@ -17,12 +17,13 @@ const certificateAge = time.Second
 // certificate is a certificate in files, which are reread when they change:
 // whoever renews it does not restart slipway.
 type certificate struct {
+	of                string // the API that shows it
 	certFile, keyFile string
 	log               *zap.Logger
 
 	mu      sync.Mutex
 	loaded  *tls.Certificate
-	from    stamp     // of the files that were loaded, or refused
+	from    stamp     // of the files that were loaded
 	checked time.Time // when the files were looked at
 }
 
@@ -30,14 +31,14 @@ type certificate struct {
 type stamp struct{ cert, key time.Time }
 
 // watchCertificate reads a certificate, which must be good at the start.
-func watchCertificate(certFile, keyFile string, log *zap.Logger) (*certificate, error) {
-	c := &certificate{certFile: certFile, keyFile: keyFile, log: log}
+func watchCertificate(of, certFile, keyFile string, log *zap.Logger) (*certificate, error) {
+	c := &certificate{of: of, certFile: certFile, keyFile: keyFile, log: log}
 	from, err := c.stamp()
-	if err != nil {
-		return nil, fmt.Errorf("certificate of the deployment coordination API: %w", err)
+	if err == nil {
+		err = c.load(from)
 	}
-	if err := c.load(from); err != nil {
-		return nil, err
+	if err != nil {
+		return nil, fmt.Errorf("certificate of %s: %w", of, err)
 	}
 	return c, nil
 }
@@ -62,7 +63,7 @@ func (c *certificate) get() *tls.Certificate {
 		err = c.load(from)
 	}
 	if err != nil {
-		c.log.Warn("the certificate cannot be read again; the last good one stays in use", zap.Error(err))
+		c.log.Warn("the certificate cannot be read again; the last good one stays in use", zap.String("of", c.of), zap.Error(err))
 	}
 	c.checked = time.Now()
 	return c.loaded
@@ -86,7 +87,7 @@ func (c *certificate) stamp() (s stamp, err error) {
 func (c *certificate) load(from stamp) error {
 	loaded, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
 	if err != nil {
-		return fmt.Errorf("certificate of the deployment coordination API (%s, %s): %w", c.certFile, c.keyFile, err)
+		return fmt.Errorf("%s and %s: %w", c.certFile, c.keyFile, err)
 	}
 	c.loaded, c.from, c.checked = &loaded, from, time.Now()
 	return nil

@@ -78,7 +78,7 @@ func (p *process) coordination(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	certificates, err := watchCertificate(p.cfg.CertificateFile, p.cfg.CertificateKeyFile, p.log)
+	certificates, err := watchCertificate("the deployment coordination API", p.cfg.CertificateFile, p.cfg.CertificateKeyFile, p.log)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -63,7 +64,7 @@ within SLIPWAY_SHUTDOWN_TIMEOUT. Killed at any moment, it loses nothing.`,
 			if p.worker {
 				required = append(required, "SLIPWAY_SOURCE")
 			}
-			if err := errors.Join(err, config.Require(values, required...), requireCoordination(cfg, values)); err != nil {
+			if err := errors.Join(err, config.Require(values, required...), requireTLS(cfg, values), requireCoordination(cfg, values)); err != nil {
 				return err
 			}
 			log, err := logger(cfg.LogLevel)
@@ -76,6 +77,14 @@ within SLIPWAY_SHUTDOWN_TIMEOUT. Killed at any moment, it loses nothing.`,
 	}
 	config.AddFlags(c.Flags())
 	return c
+}
+
+// requireTLS says what TLS for the deployments API lacks.
+func requireTLS(cfg config.Config, values []config.Value) error {
+	if cfg.TLSCertFile == "" && cfg.TLSKeyFile == "" {
+		return nil
+	}
+	return config.Require(values, "SLIPWAY_TLS_CERT_FILE", "SLIPWAY_TLS_KEY_FILE")
 }
 
 func logger(level zapcore.Level) (*zap.Logger, error) {
@@ -184,7 +193,9 @@ func (p *process) listen(ctx context.Context, what, address string, server *http
 	if err != nil {
 		return fmt.Errorf("listen for %s: %w", what, err)
 	}
-	p.log.Info("listens", zap.String("for", what), zap.Stringer("address", l.Addr()))
+	p.log.Info("listens", zap.String("for", what), zap.Stringer("address", l.Addr()), zap.Bool("tls", server.TLSConfig != nil))
+	// Handshakes that fail, among others; its own way would be lines that are no JSON.
+	server.ErrorLog = zap.NewStdLog(p.log.With(zap.String("for", what)))
 	p.group.Go(func() error {
 		serve := server.Serve
 		if server.TLSConfig != nil {
@@ -240,6 +251,14 @@ func (p *process) awaitDatabase(ctx context.Context) error {
 
 // api serves the deployments API.
 func (p *process) api(ctx context.Context) error {
+	var secure *tls.Config // nil: plain text
+	if p.cfg.TLSCertFile != "" {
+		certificates, err := watchCertificate("the deployments API", p.cfg.TLSCertFile, p.cfg.TLSKeyFile, p.log)
+		if err != nil {
+			return err
+		}
+		secure = certificates.config()
+	}
 	verifier, err := auth.NewVerifier(p.cfg.TrustedIssuers, time.Now, p.log)
 	if err != nil {
 		return fmt.Errorf("SLIPWAY_TRUSTED_ISSUERS: %w", err)
@@ -273,7 +292,9 @@ func (p *process) api(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return p.listen(ctx, "the deployments API", p.cfg.Listen, api.Server(handler))
+	server := api.Server(handler)
+	server.TLSConfig = secure
+	return p.listen(ctx, "the deployments API", p.cfg.Listen, server)
 }
 
 // worker runs workflows, evaluations and deployers until ctx ends.

@@ -136,7 +136,13 @@ func other(t *testing.T, name string) []string {
 // deployments API.
 func serves(t *testing.T, env []string) (url string, stop func()) {
 	t.Helper()
-	cmd := slipway.Command("serve")
+	return runs(t, "serve", env)
+}
+
+// runs runs serve, api or worker so.
+func runs(t *testing.T, name string, env []string) (url string, stop func()) {
+	t.Helper()
+	cmd := slipway.Command(name)
 	cmd.Env = append(cmd.Env, env...)
 	output, err := cmd.StderrPipe()
 	require.NoError(t, err)
@@ -147,9 +153,16 @@ func serves(t *testing.T, env []string) (url string, stop func()) {
 		lines := bufio.NewScanner(output)
 		lines.Buffer(nil, 1<<20)
 		for lines.Scan() {
-			var line struct{ Msg, For, Address string }
+			var line struct {
+				Msg, For, Address string
+				TLS               bool
+			}
 			if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "listens" {
-				addresses <- [2]string{line.For, "http://" + line.Address}
+				scheme := "http://"
+				if line.TLS {
+					scheme = "https://"
+				}
+				addresses <- [2]string{line.For, scheme + line.Address}
 			}
 		}
 		_ = cmd.Wait()
@@ -175,9 +188,9 @@ func serves(t *testing.T, env []string) (url string, stop func()) {
 				url = address[1]
 			}
 		case <-ended:
-			t.Fatal("slipway serve has ended")
+			t.Fatalf("slipway %s has ended", name)
 		case <-deadline:
-			t.Fatal("slipway serve does not listen")
+			t.Fatalf("slipway %s does not listen", name)
 		}
 	}
 	await(t, patience, func() error {

@@ -129,7 +129,7 @@ func inherited(environ []string) []string {
 	for _, variable := range environ {
 		name, _, _ := strings.Cut(variable, "=")
 		switch name {
-		case "SLIPWAY_URL", "SLIPWAY_TOKEN", leaseURLVariable, leaseCAVariable, leaseTokenVariable:
+		case "SLIPWAY_URL", "SLIPWAY_CA_FILE", "SLIPWAY_TOKEN", leaseURLVariable, leaseCAVariable, leaseTokenVariable:
 			continue
 		}
 		if strings.HasPrefix(name, "TEMPORAL_") {

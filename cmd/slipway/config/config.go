@@ -25,6 +25,8 @@ import (
 type Config struct {
 	DatabaseURL     string
 	Listen          string
+	TLSCertFile     string // none: plain text
+	TLSKeyFile      string
 	MetricsListen   string
 	HealthListen    string
 	TrustedIssuers  []auth.Issuer
@@ -99,7 +101,7 @@ func kubernetes(c *Config) *openbao.Kubernetes {
 
 // clientVariables are of the client commands, which have flags of their own.
 var clientVariables = []string{
-	"SLIPWAY_URL", "SLIPWAY_TOKEN", "SLIPWAY_TOKEN_FILE",
+	"SLIPWAY_URL", "SLIPWAY_CA_FILE", "SLIPWAY_TOKEN", "SLIPWAY_TOKEN_FILE",
 	"SLIPWAY_LEASE_URL", "SLIPWAY_LEASE_CA_FILE", "SLIPWAY_LEASE_TOKEN_FILE",
 	"SLIPWAY_LEASE_GROUP", "SLIPWAY_LEASE_INSTANCE", "SLIPWAY_LEASE_OPERATION_ID", "SLIPWAY_LEASE_TTL",
 	"SLIPWAY_LEASE_WAIT", "SLIPWAY_LEASE_NO_HOLD", "SLIPWAY_LEASE_BOUNDARY",
@@ -114,6 +116,12 @@ func Settings() []Setting {
 		{Env: "SLIPWAY_LISTEN", Default: ":8082",
 			Help: "address of the deployments API",
 			set:  address(func(c *Config) *string { return &c.Listen })},
+		{Env: "SLIPWAY_TLS_CERT_FILE",
+			Help: "certificate of the deployments API (PEM); reread when it changes; empty: plain text",
+			set:  text(func(c *Config) *string { return &c.TLSCertFile })},
+		{Env: "SLIPWAY_TLS_KEY_FILE",
+			Help: "private key of that certificate (PEM)",
+			set:  text(func(c *Config) *string { return &c.TLSKeyFile })},
 		{Env: "SLIPWAY_METRICS_LISTEN", Default: ":8080",
 			Help: "address of the Prometheus metrics",
 			set:  address(func(c *Config) *string { return &c.MetricsListen })},

@@ -2,6 +2,8 @@ package deployments
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -19,7 +21,7 @@ import (
 )
 
 // Command is "slipway deployments". It reads what is not given as a flag with
-// getenv: SLIPWAY_URL, SLIPWAY_TOKEN, SLIPWAY_TOKEN_FILE, NO_COLOR and TERM.
+// getenv: SLIPWAY_URL, SLIPWAY_CA_FILE, SLIPWAY_TOKEN, SLIPWAY_TOKEN_FILE, NO_COLOR and TERM.
 // See ExitCode for the errors that it returns.
 func Command(getenv func(string) string) *cobra.Command {
 	return command(&cli{getenv: getenv, terminal: terminal, quiet: 2 * time.Second, repeat: 10 * time.Second})
@@ -32,8 +34,8 @@ type cli struct {
 	terminal      func(io.Writer) (width int, is bool)
 	quiet, repeat time.Duration // of console
 
-	url, token, tokenFile, output string
-	timeout                       time.Duration
+	url, caFile, token, tokenFile, output string
+	timeout                               time.Duration
 }
 
 // callTimeout ends a command that follows nothing. The API itself gives up a
@@ -48,6 +50,7 @@ func command(c *cli) *cobra.Command {
 
 The API and the token come from the environment, or from flags:
   SLIPWAY_URL         the URL of the API                    --url
+  SLIPWAY_CA_FILE     a file with the CA of the API (PEM)   --ca-file
   SLIPWAY_TOKEN_FILE  a file that holds the token           --token-file
   SLIPWAY_TOKEN       the token                             --token
 A token given as a flag can be read by everybody who can list the processes of
@@ -79,6 +82,7 @@ goes on (--follow, logs). NO_COLOR turns the colours off.
 	}
 	flags := root.PersistentFlags()
 	flags.StringVar(&c.url, "url", "", "URL of the API (SLIPWAY_URL)")
+	flags.StringVar(&c.caFile, "ca-file", "", "file with the CA of the API, PEM; without one the CAs of the system (SLIPWAY_CA_FILE)")
 	flags.StringVar(&c.token, "token", "", "token; others can see it here, so rather SLIPWAY_TOKEN or --token-file")
 	flags.StringVar(&c.tokenFile, "token-file", "", "file that holds the token, read again for every request (SLIPWAY_TOKEN_FILE)")
 	flags.StringVarP(&c.output, "output", "o", "text", "text or json")
@@ -125,7 +129,12 @@ func (c *cli) run(cmd *cobra.Command, follows bool, waiting string, do work) err
 	if err != nil {
 		return err
 	}
+	authorities, err := c.authorities(cmd)
+	if err != nil {
+		return err
+	}
 	transport := &http.Transport{
+		TLSClientConfig:       &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12},
 		Proxy:                 http.ProxyFromEnvironment,
 		DialContext:           (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
 		TLSHandshakeTimeout:   10 * time.Second,
@@ -228,6 +237,27 @@ func (c *cli) access(cmd *cobra.Command) (base string, token func() (string, err
 		return "", nil, usageError("token file: %v", err)
 	}
 	return base, read, nil
+}
+
+// authorities are those that the API is trusted by: a flag before the
+// environment, and nil for those of the system.
+func (c *cli) authorities(cmd *cobra.Command) (*x509.CertPool, error) {
+	file := c.caFile
+	if !cmd.Flags().Changed("ca-file") {
+		file = c.getenv("SLIPWAY_CA_FILE")
+	}
+	if file == "" {
+		return nil, nil
+	}
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, usageError("CA file: %v", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, usageError("CA file: %s has no certificate in PEM", file)
+	}
+	return pool, nil
 }
 
 func terminal(w io.Writer) (width int, is bool) {

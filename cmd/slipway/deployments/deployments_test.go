@@ -3,11 +3,14 @@ package deployments
 import (
 	"context"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -212,6 +215,8 @@ func TestUsageErrors(t *testing.T) {
 		`--token and --token-file are both set`:                   {"list", "example", "--token", "a", "--token-file", "b"},
 		`token file: ` + empty + ` is empty`:                      {"list", "example", "--token-file", empty},
 		`token file: open ` + folder + `/gone: no such file`:      {"list", "example", "--token-file", folder + "/gone"},
+		`CA file: ` + empty + ` has no certificate in PEM`:        {"list", "example", "--ca-file", empty},
+		`CA file: open ` + folder + `/gone: no such file`:         {"list", "example", "--ca-file", folder + "/gone"},
 		`a token file is the name of a file, and this is a token`: {"list", "example", "--token-file", jwt},
 		`must begin with http://`:                                 {"list", "example", "--url", "slipway.example.org"},
 		`holds a user or a password`:                              {"list", "example", "--url", "http://user:hunter2@localhost"},
@@ -292,6 +297,29 @@ func TestTheTokenIsFoundAndNotShown(t *testing.T) {
 			require.EqualError(t, err, "not trusted: Bearer [token] (unauthorized)")
 		})
 	}
+}
+
+func TestTheAuthorityOfTheAPI(t *testing.T) {
+	f := &fake{answers: map[string]http.HandlerFunc{}}
+	f.Server = httptest.NewUnstartedServer(f)
+	f.EnableHTTP2 = true
+	f.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // of the handshakes that fail
+	f.StartTLS()
+	t.Cleanup(f.Close)
+	f.on("GET /deployments/example", func(w http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor != 2 {
+			t.Errorf("%s is not HTTP/2", r.Proto)
+		}
+		reply(200, deploymentJSON("active", "", "null"))(w, r)
+	}).on("GET /deployments/example/builds", reply(200, `{"builds":[]}`))
+	ca := filepath.Join(t.TempDir(), "ca.crt")
+	require.NoError(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.Certificate().Raw}), 0o600))
+
+	env := func() map[string]string { return map[string]string{"SLIPWAY_TOKEN": "t", "SLIPWAY_CA_FILE": ca} }
+	require.NoError(t, (&invocation{env: env()}).run(t, f, "show", "example"))
+	require.NoError(t, (&invocation{}).run(t, f, "show", "example", "--ca-file", ca))
+	i := invocation{env: env()}
+	require.ErrorContains(t, i.run(t, f, "show", "example", "--ca-file", ""), "certificate", "a flag can take the file away too")
 }
 
 func TestColoursAreForTerminalsThatWantThem(t *testing.T) {
