@@ -131,6 +131,40 @@ ingress: {enabled: true, className: nginx, host: slipway.example, tlsSecret: sli
 		service := find[corev1.Service](t, r, "Service", backend.Name)
 		require.Equal(t, service.Spec.Ports[0].Name, backend.Port.Name)
 	}},
+	"TLS of its own": {values: []string{coordinated, `
+api: {plainText: false, tls: {existingSecret: slipway-api-tls}}
+`}, each: func(t *testing.T, r release) {
+		pod := find[appsv1.Deployment](t, r, "Deployment", "slipway-api").Spec.Template.Spec
+		env := environment(pod.Containers[0])
+		i := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == "api-tls" })
+		require.GreaterOrEqual(t, i, 0)
+		require.Equal(t, "slipway-api-tls", pod.Volumes[i].Secret.SecretName)
+		i = slices.IndexFunc(pod.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == "api-tls" })
+		require.GreaterOrEqual(t, i, 0)
+		mount := pod.Containers[0].VolumeMounts[i]
+		require.Empty(t, mount.SubPath, "one that is mounted so does not change with its Secret")
+		require.Equal(t, mount.MountPath+"/tls.crt", env["SLIPWAY_TLS_CERT_FILE"])
+		require.Equal(t, mount.MountPath+"/tls.key", env["SLIPWAY_TLS_KEY_FILE"])
+		require.NotEqual(t, env["SLIPWAY_DEPLOY_TLS_CERT_FILE"], env["SLIPWAY_TLS_CERT_FILE"])
+		for _, probe := range []*corev1.Probe{pod.Containers[0].StartupProbe, pod.Containers[0].ReadinessProbe, pod.Containers[0].LivenessProbe} {
+			require.Equal(t, "health", probe.HTTPGet.Port.StrVal)
+			require.Empty(t, probe.HTTPGet.Scheme)
+		}
+		for _, name := range []string{"slipway", "bloodraven"} {
+			port := find[corev1.Service](t, r, "Service", name).Spec.Ports[0]
+			require.Equal(t, "https", *port.AppProtocol, name)
+			require.Equal(t, "http", port.TargetPort.StrVal, name)
+		}
+		require.NotContains(t, environment(find[appsv1.Deployment](t, r, "Deployment", "slipway-worker").Spec.Template.Spec.Containers[0]), "SLIPWAY_TLS_CERT_FILE")
+	}},
+	"an Ingress before TLS": {values: []string{`
+api: {plainText: false, tls: {existingSecret: slipway-api-tls}}
+ingress: {enabled: true, host: slipway.example, tlsSecret: slipway-tls, annotations: {nginx.ingress.kubernetes.io/backend-protocol: HTTPS}}
+`}, each: func(t *testing.T, r release) {
+		backend := find[networkingv1.Ingress](t, r, "Ingress", "slipway").Spec.Rules[0].HTTP.Paths[0].Backend.Service
+		require.Equal(t, find[corev1.Service](t, r, "Service", backend.Name).Spec.Ports[0].Name, backend.Port.Name)
+		require.Equal(t, "https", backend.Port.Name)
+	}},
 	"many workers and monitors": {values: []string{`
 worker: {replicas: 3, antiAffinity: required, store: {accessMode: ReadWriteMany, storageClass: shared}}
 api: {replicas: 3, antiAffinity: none}
@@ -377,6 +411,7 @@ func TestWhatIsRefused(t *testing.T) {
 		{`openbao: {tokenSecret: a}`, "no openbao.address"},
 		{`api: {plainText: false}`, "listens in plain text"},
 		{`ingress: {enabled: true}`, "ingress.host is missing"},
+		{`api: {tls: {existingSecret: a}, extraEnv: [{name: SLIPWAY_TLS_KEY_FILE, value: /x}]}`, "extraEnv has SLIPWAY_TLS_KEY_FILE"},
 		{`ingress: {enabled: true, host: a.example}`, "ingress.tlsSecret is missing"},
 		{`extraEnv: [{name: SLIPWAY_SOURCE, value: /x}]`, "extraEnv has SLIPWAY_SOURCE"},
 		// By the schema of the values.
@@ -384,6 +419,7 @@ func TestWhatIsRefused(t *testing.T) {
 		{`auxiliary: {escrowTLS: {port: "8443"}}`, "/auxiliary/escrowTLS/port"},
 		{`shutdownTimeout: 1m30s`, "/shutdownTimeout"},
 		{`image: {digest: latest}`, "/image/digest"},
+		{`api: {tls: {enabled: true}}`, "/api/tls"},
 	} {
 		t.Run(test.want, func(t *testing.T) {
 			t.Parallel()

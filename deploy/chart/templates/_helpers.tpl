@@ -265,6 +265,11 @@ good for the API server too, and no more than the token.
   readOnly: true
 {{- end -}}
 
+{{- /* What speaks on the port of the deployments API. */ -}}
+{{- define "slipway.api.protocol" -}}
+{{- ternary "https" "http" (not (empty .Values.api.tls.existingSecret)) -}}
+{{- end -}}
+
 {{- define "slipway.probes" -}}
 startupProbe:
   httpGet: {path: /healthz, port: health}
