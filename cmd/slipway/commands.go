@@ -16,7 +16,6 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/contrib/envconfig"
 	"go.uber.org/zap"
 
 	"slipway.dev/slipway/activities/store"
@@ -70,12 +69,13 @@ func temporalSetupCommand() *cobra.Command {
 		Long: `Registers the search attributes that slipway's workflows carry, and waits until
 Temporal accepts workflows that have them. It may be run at any time. The address
 and the credentials of Temporal come from its own variables (TEMPORAL_ADDRESS,
-TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, TEMPORAL_TLS_…).`,
+TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, TEMPORAL_TLS_…) and
+SLIPWAY_TEMPORAL_API_KEY_FILE.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(c.Context(), wait)
 			defer cancel()
-			t, namespace, err := temporalClient(&codec.Codec{}, zap.NewNop())
+			t, namespace, err := temporalClient(&codec.Codec{}, os.Getenv(apiKeyFileVariable), zap.NewNop())
 			if err != nil {
 				return err
 			}
@@ -213,44 +213,3 @@ func readCodec(path string) (*codec.Codec, error) {
 	}
 	return c, nil
 }
-
-// commandClient is the client of a command that has no configuration but
-// environment variables.
-func commandClient() (client.Client, error) {
-	payloads, err := readCodec(os.Getenv(codecKeysVariable))
-	if err != nil {
-		return nil, err
-	}
-	t, _, err := temporalClient(payloads, zap.NewNop())
-	return t, err
-}
-
-// temporalClient makes a client from Temporal's own variables. It connects
-// when it is first used.
-func temporalClient(payloads *codec.Codec, log *zap.Logger, adjust ...func(*client.Options)) (client.Client, string, error) {
-	options, err := envconfig.LoadDefaultClientOptions()
-	if err != nil {
-		return nil, "", fmt.Errorf("read the TEMPORAL_ variables: %w", err)
-	}
-	if options.Namespace == "" {
-		options.Namespace = client.DefaultNamespace
-	}
-	payloads.Apply(&options)
-	options.Logger = temporalLogger{log.WithOptions(zap.AddCallerSkip(1)).Sugar()}
-	for _, f := range adjust {
-		f(&options)
-	}
-	t, err := client.NewLazyClient(options)
-	if err != nil {
-		return nil, "", fmt.Errorf("make the client of Temporal: %w", err)
-	}
-	return t, options.Namespace, nil
-}
-
-// temporalLogger gives the SDK's lines to zap.
-type temporalLogger struct{ *zap.SugaredLogger }
-
-func (l temporalLogger) Debug(msg string, keyvals ...any) { l.Debugw(msg, keyvals...) }
-func (l temporalLogger) Info(msg string, keyvals ...any)  { l.Infow(msg, keyvals...) }
-func (l temporalLogger) Warn(msg string, keyvals ...any)  { l.Warnw(msg, keyvals...) }
-func (l temporalLogger) Error(msg string, keyvals ...any) { l.Errorw(msg, keyvals...) }

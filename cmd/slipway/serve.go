@@ -137,7 +137,7 @@ func serve(ctx context.Context, cfg config.Config, p parts, log *zap.Logger) err
 	if err != nil {
 		return err
 	}
-	temporal, _, err := temporalClient(payloads, log, observe)
+	temporal, _, err := temporalClient(payloads, cfg.TemporalAPIKeyFile, log, observe)
 	if err != nil {
 		return err
 	}

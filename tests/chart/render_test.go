@@ -104,8 +104,19 @@ database: {caSecret: database-ca, key: uri}
 		require.Equal(t, "true", env["TEMPORAL_TLS"])
 	}},
 	"Temporal Cloud": {values: []string{`
-temporal: {address: "slipway.a1b2c.tmprl.cloud:7233", namespace: slipway.a1b2c, apiKey: {existingSecret: temporal-cloud}}
-`}},
+temporal: {address: "slipway.a1b2c.tmprl.cloud:7233", namespace: slipway.a1b2c, apiKey: {existingSecret: temporal-cloud, key: token}}
+`}, each: func(t *testing.T, r release) {
+		for name, template := range pods(t, r) {
+			for _, c := range slices.Concat(template.Spec.InitContainers, template.Spec.Containers) {
+				i := slices.IndexFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == "temporal-api-key" })
+				require.GreaterOrEqual(t, i, 0, name)
+				require.Equal(t, c.VolumeMounts[i].MountPath+"/api-key", environment(c)["SLIPWAY_TEMPORAL_API_KEY_FILE"], name)
+				require.Empty(t, c.VolumeMounts[i].SubPath, name)
+			}
+			i := slices.IndexFunc(template.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == "temporal-api-key" })
+			require.Equal(t, []corev1.KeyToPath{{Key: "token", Path: "api-key"}}, template.Spec.Volumes[i].Secret.Items, name)
+		}
+	}},
 	"encrypted histories": {values: []string{`
 temporal: {codec: {existingSecret: slipway-codec, key: codec-keys, origins: ["https://temporal.example", "https://other.example"]}}
 `}, each: func(t *testing.T, r release) {

@@ -23,31 +23,32 @@ import (
 
 // Config is what the services of slipway are run with.
 type Config struct {
-	DatabaseURL     string
-	Listen          string
-	TLSCertFile     string // none: plain text
-	TLSKeyFile      string
-	MetricsListen   string
-	HealthListen    string
-	TrustedIssuers  []auth.Issuer
-	Origins         origin.List
-	TrustedProxies  []netip.Prefix
-	CodecKeysFile   string
-	CodecOrigins    origin.List
-	Source          string
-	SourceEntry     string
-	StateDir        string
-	NixSlots        int
-	SourceCAFile    string
-	NixTimeout      time.Duration
-	SystemsTimeout  time.Duration
-	NixMemory       int64 // bytes
-	DeploySlots     int
-	DeployerEnv     []string
-	DeployerGrace   time.Duration
-	SBOMTimeout     time.Duration
-	ShutdownTimeout time.Duration
-	LogLevel        zapcore.Level
+	DatabaseURL        string
+	Listen             string
+	TLSCertFile        string // none: plain text
+	TLSKeyFile         string
+	MetricsListen      string
+	HealthListen       string
+	TrustedIssuers     []auth.Issuer
+	Origins            origin.List
+	TrustedProxies     []netip.Prefix
+	CodecKeysFile      string
+	TemporalAPIKeyFile string
+	CodecOrigins       origin.List
+	Source             string
+	SourceEntry        string
+	StateDir           string
+	NixSlots           int
+	SourceCAFile       string
+	NixTimeout         time.Duration
+	SystemsTimeout     time.Duration
+	NixMemory          int64 // bytes
+	DeploySlots        int
+	DeployerEnv        []string
+	DeployerGrace      time.Duration
+	SBOMTimeout        time.Duration
+	ShutdownTimeout    time.Duration
+	LogLevel           zapcore.Level
 
 	OpenBao openbao.Options
 
@@ -137,6 +138,9 @@ func Settings() []Setting {
 				c.Origins, err = origin.ParseList(v)
 				return err
 			}},
+		{Env: "SLIPWAY_TEMPORAL_API_KEY_FILE",
+			Help: "file with the API key of Temporal, instead of TEMPORAL_API_KEY; read for every call",
+			set:  text(func(c *Config) *string { return &c.TemporalAPIKeyFile })},
 		{Env: "SLIPWAY_CODEC_KEYS_FILE",
 			Help: "keys that encrypt what goes into Temporal's histories (docs/operations.md); empty: nothing is encrypted",
 			set:  text(func(c *Config) *string { return &c.CodecKeysFile })},

@@ -36,7 +36,8 @@ leases of a group, annotate it instead, which needs no Temporal:
 
 The address and the credentials of Temporal come from its own variables
 (TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, TEMPORAL_TLS_…),
-and the keys of encrypted histories from SLIPWAY_CODEC_KEYS_FILE.`,
+its API key from SLIPWAY_TEMPORAL_API_KEY_FILE where there is one, and the keys of
+encrypted histories from SLIPWAY_CODEC_KEYS_FILE.`,
 		Example: `  slipway lease revoke --namespace shop --group orders --operation-id 11111111-1111-4111-8111-111111111111`,
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -69,7 +69,8 @@ workflow: temporal workflow cancel --workflow-id planned/<namespace>/<group>
 
 The address and the credentials of Temporal come from its own variables
 (TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, TEMPORAL_TLS_…),
-and the keys of encrypted histories from SLIPWAY_CODEC_KEYS_FILE.
+its API key from SLIPWAY_TEMPORAL_API_KEY_FILE where there is one, and the keys of
+encrypted histories from SLIPWAY_CODEC_KEYS_FILE.
 
 Exit codes:
   0   admitted: handed over to the operator

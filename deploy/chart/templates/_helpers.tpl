@@ -68,11 +68,8 @@ seccompProfile:
 - name: TEMPORAL_NAMESPACE
   value: {{ .namespace | quote }}
 {{- if .apiKey.existingSecret }}
-- name: TEMPORAL_API_KEY
-  valueFrom:
-    secretKeyRef:
-      name: {{ .apiKey.existingSecret }}
-      key: {{ .apiKey.key }}
+- name: SLIPWAY_TEMPORAL_API_KEY_FILE
+  value: /etc/slipway/temporal-api-key/api-key
 {{- end }}
 {{- if or .tls.enabled .tls.caSecret .tls.clientSecret .tls.serverName .apiKey.existingSecret }}
 - name: TEMPORAL_TLS
@@ -113,6 +110,11 @@ seccompProfile:
   mountPath: /etc/slipway/temporal-client
   readOnly: true
 {{- end }}
+{{- if .Values.temporal.apiKey.existingSecret }}
+- name: temporal-api-key
+  mountPath: /etc/slipway/temporal-api-key
+  readOnly: true
+{{- end }}
 {{- end -}}
 
 {{- define "slipway.connections.volumes" -}}
@@ -139,6 +141,16 @@ seccompProfile:
   secret:
     defaultMode: 0440
     secretName: {{ . }}
+{{- end }}
+{{- with .Values.temporal.apiKey }}
+{{- if .existingSecret }}
+- name: temporal-api-key
+  secret:
+    defaultMode: 0440
+    secretName: {{ .existingSecret }}
+    items:
+      - {key: {{ .key }}, path: api-key}
+{{- end }}
 {{- end }}
 {{- end -}}
 
