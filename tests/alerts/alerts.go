@@ -13,10 +13,11 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Folder is deploy/observability.
+// Folder is deploy, which has them: the rules in chart, which renders them too,
+// and the dashboard in observability.
 func Folder() string {
 	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "..", "..", "deploy", "observability")
+	return filepath.Join(filepath.Dir(file), "..", "..", "deploy")
 }
 
 // Rule is an alert rule.
@@ -30,7 +31,7 @@ type Rule struct {
 
 // Rules are those of alerts.yaml.
 func Rules() ([]Rule, error) {
-	raw, err := os.ReadFile(filepath.Join(Folder(), "alerts.yaml"))
+	raw, err := os.ReadFile(filepath.Join(Folder(), "chart", "alerts.yaml"))
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +55,7 @@ func Rules() ([]Rule, error) {
 
 // Queries are the expressions of dashboard.json.
 func Queries() ([]string, error) {
-	raw, err := os.ReadFile(filepath.Join(Folder(), "dashboard.json"))
+	raw, err := os.ReadFile(filepath.Join(Folder(), "observability", "dashboard.json"))
 	if err != nil {
 		return nil, err
 	}

@@ -53,7 +53,7 @@ func TestMetricsAreOurs(t *testing.T) {
 }
 
 func TestEachAlertHasARunbook(t *testing.T) {
-	raw, err := os.ReadFile(filepath.Join(Folder(), "..", "..", "docs", "operations.md"))
+	raw, err := os.ReadFile(filepath.Join(Folder(), "..", "docs", "operations.md"))
 	require.NoError(t, err)
 	rules, err := Rules()
 	require.NoError(t, err)

@@ -171,22 +171,27 @@ func create(t *testing.T, o *unstructured.Unstructured, dryRun bool) error {
 	return err
 }
 
-// installMonitors installs the CRD of ServiceMonitors and waits until it is
-// served.
-func installMonitors(t *testing.T) {
+// installMonitoring installs the CRDs of the Prometheus operator that the chart
+// knows, and waits until they are served.
+func installMonitoring(t *testing.T) {
 	t.Helper()
-	file, err := os.Open("testdata/servicemonitor.yaml")
-	require.NoError(t, err)
-	defer func() { require.NoError(t, file.Close()) }()
-	for _, crd := range objects(t, file) {
-		if err := create(t, crd, false); !apierrors.IsAlreadyExists(err) {
-			require.NoError(t, err)
+	for kind, spec := range map[string]map[string]any{
+		"ServiceMonitor": {"selector": map[string]any{}, "endpoints": []any{}},
+		"PrometheusRule": {},
+	} {
+		file, err := os.Open("testdata/" + strings.ToLower(kind) + ".yaml")
+		require.NoError(t, err)
+		crds := objects(t, file)
+		require.NoError(t, file.Close())
+		for _, crd := range crds {
+			if err := create(t, crd, false); !apierrors.IsAlreadyExists(err) {
+				require.NoError(t, err)
+			}
 		}
+		probe := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "monitoring.coreos.com/v1", "kind": kind,
+			"metadata": map[string]any{"name": "probe", "namespace": "default"}, "spec": spec,
+		}}
+		require.Eventually(t, func() bool { return create(t, probe, true) == nil }, settleTime, 50*time.Millisecond)
 	}
-	monitor := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor",
-		"metadata": map[string]any{"name": "probe", "namespace": "default"},
-		"spec":     map[string]any{"selector": map[string]any{}, "endpoints": []any{}},
-	}}
-	require.Eventually(t, func() bool { return create(t, monitor, true) == nil }, settleTime, 50*time.Millisecond)
 }

@@ -25,7 +25,7 @@ var sets = map[string]struct {
 	each   func(t *testing.T, r release)
 }{
 	"the least": {each: func(t *testing.T, r release) {
-		for _, kind := range []string{"ClusterRole", "Role", "NetworkPolicy", "Ingress", "ServiceMonitor"} {
+		for _, kind := range []string{"ClusterRole", "Role", "NetworkPolicy", "Ingress", "ServiceMonitor", "PrometheusRule"} {
 			require.False(t, r.has(kind), kind)
 		}
 		aux := find[corev1.Service](t, r, "Service", "bloodraven")
@@ -180,6 +180,7 @@ ingress: {enabled: true, host: slipway.example, tlsSecret: slipway-tls, annotati
 worker: {replicas: 3, antiAffinity: required, store: {accessMode: ReadWriteMany, storageClass: shared}}
 api: {replicas: 3, antiAffinity: none}
 serviceMonitor: {enabled: true, labels: {release: prometheus}}
+prometheusRule: {enabled: true, labels: {release: rules}}
 imagePullSecrets: [{name: registry}]
 image: {digest: "sha256:0123456789012345678901234567890123456789012345678901234567890123"}
 `}, each: func(t *testing.T, r release) {
@@ -187,6 +188,11 @@ image: {digest: "sha256:01234567890123456789012345678901234567890123456789012345
 		worker := find[appsv1.Deployment](t, r, "Deployment", "slipway-worker")
 		require.Equal(t, appsv1.RollingUpdateDeploymentStrategyType, worker.Spec.Strategy.Type)
 		require.Contains(t, worker.Spec.Template.Spec.Containers[0].Image, "@sha256:")
+		checkRules(t, r)
+	}},
+	"rules without a monitor": {values: []string{`prometheusRule: {enabled: true, labels: {release: rules}}`}, each: func(t *testing.T, r release) {
+		require.False(t, r.has("ServiceMonitor"))
+		checkRules(t, r)
 	}},
 	"everything of the site's own": {values: []string{`
 logLevel: debug
@@ -226,7 +232,7 @@ migrate: {enabled: false}
 }
 
 func TestWhatIsRenderedIsAccepted(t *testing.T) {
-	installMonitors(t)
+	installMonitoring(t)
 	for name, set := range sets {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -257,6 +263,20 @@ func TestWhatIsRenderedIsAccepted(t *testing.T) {
 			}
 		})
 	}
+}
+
+// checkRules checks that the rules are those of the file, untouched by helm.
+func checkRules(t *testing.T, r release) {
+	t.Helper()
+	i := slices.IndexFunc(r, func(o *unstructured.Unstructured) bool { return o.GetKind() == "PrometheusRule" })
+	require.GreaterOrEqual(t, i, 0)
+	require.Equal(t, "rules", r[i].GetLabels()["release"])
+	raw, err := os.ReadFile(chartFolder + "/alerts.yaml")
+	require.NoError(t, err)
+	var file map[string]any
+	require.NoError(t, yaml.Unmarshal(raw, &file))
+	require.NotEmpty(t, file["groups"])
+	require.Equal(t, file, r[i].Object["spec"])
 }
 
 func text(t *testing.T, o *unstructured.Unstructured) string {

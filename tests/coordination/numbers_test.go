@@ -78,7 +78,7 @@ func TestTheMetricsOfAGroup(t *testing.T) {
 	require.NoError(t, err)
 	missing, err := alerts.Missing(string(exposed)+string(later), "bloodraven_deploy_", "bloodraven_http_")
 	require.NoError(t, err)
-	require.Empty(t, missing, "what deploy/observability asks for")
+	require.Empty(t, missing, "what alerts and dashboard ask for")
 	require.NoError(t, all.groups(r.namespace).Delete(t.Context(), r.group, metav1.DeleteOptions{}))
 	has(10 * time.Second)
 }

@@ -68,7 +68,7 @@ func TestAPlannedFailoverWaitsForTheHold(t *testing.T) {
 	require.Contains(t, r.series(), fmt.Sprintf(`bloodraven_planned_failovers_deferred_total{group="%s",reason="DeploymentHold"} 1`, r.group))
 	missing, err := alerts.Missing(strings.Join(r.series(), "\n"), "bloodraven_planned_")
 	require.NoError(t, err)
-	require.Empty(t, missing, "what deploy/observability asks for")
+	require.Empty(t, missing, "what alerts and dashboard ask for")
 	// The migration goes on until the site changes.
 	require.Equal(t, http.StatusOK, r.renew(migration, operation, mutex, 60).status)
 }

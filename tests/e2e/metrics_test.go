@@ -18,7 +18,7 @@ import (
 	"slipway.dev/slipway/tests/stand"
 )
 
-// TestMetricsOfTheAlerts: what deploy/observability asks for is what the API
+// TestMetricsOfTheAlerts: what alerts and dashboard ask for is what the API
 // and the worker expose. OpenBao's and those of leases are looked at where
 // there is an OpenBao, and Kubernetes.
 func TestMetricsOfTheAlerts(t *testing.T) {

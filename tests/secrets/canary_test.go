@@ -149,7 +149,7 @@ func (s *site) search(t *testing.T, left traces, processes *watch) {
 	}
 	missing, err := alerts.Missing(string(places["metrics"].text), "slipway_openbao_")
 	require.NoError(t, err)
-	require.Empty(t, missing, "what deploy/observability asks for")
+	require.Empty(t, missing, "what alerts and dashboard ask for")
 	s.searchFiles(t, left.title, values)
 	s.wrappingIsOver(t, histories)
 }
