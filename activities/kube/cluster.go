@@ -92,6 +92,14 @@ func Connect(config *rest.Config, namespaces ...string) (*Cluster, error) {
 	return c, nil
 }
 
+// Check asks the server whether it is ready, which anybody may whom it knows.
+func (c *Cluster) Check(ctx context.Context) error {
+	if err := c.custom.Get().AbsPath("/readyz").Do(ctx).Error(); err != nil {
+		return fmt.Errorf("ask the Kubernetes API server whether it is ready: %w", err)
+	}
+	return nil
+}
+
 func customClient(config *rest.Config, httpClient *http.Client) (rest.Interface, error) {
 	config = rest.CopyConfig(config)
 	config.APIPath = "/apis"

@@ -242,6 +242,12 @@ func (c *Client) ready(ctx context.Context) error {
 	if c.mounted.Load() {
 		return nil
 	}
+	return c.Check(ctx)
+}
+
+// Check asks the server, with a token of the login, whether the mount is a KV v2
+// engine. Its error is an *UnavailableError.
+func (c *Client) Check(ctx context.Context) error {
 	what := "look at the mount " + c.options.Mount
 	a, err := c.do(ctx, call{method: http.MethodGet, path: "sys/internal/ui/mounts/" + c.options.Mount})
 	if err != nil {

@@ -555,6 +555,19 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+func TestCheckAsksEachTime(t *testing.T) {
+	t.Parallel()
+	m := secrets.Mount(t)
+	proxy := secrets.Proxy(t, false)
+	c := client(t, m, through(proxy))
+	require.NoError(t, c.Check(t.Context()))
+	require.NoError(t, c.Write(t.Context(), forum, "key", canary))
+	proxy.Set(kvstand.Answer("", http.StatusServiceUnavailable, "OpenBao is sealed"))
+	requireReason(t, c.Check(t.Context()), openbao.ReasonSealed, "unseal")
+	proxy.Set(nil)
+	require.NoError(t, c.Check(t.Context()))
+}
+
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

@@ -46,6 +46,18 @@ func clusterConfig() (*rest.Config, error) {
 	return c, nil
 }
 
+// connect makes the client of the Kubernetes API server.
+func connect(cfg config.Config, log *zap.Logger) (*kube.Cluster, error) {
+	// client-go has a log of its own, in a format of its own.
+	klog.LogToStderr(false)
+	klog.SetOutput(&zapio.Writer{Log: log.Named("client-go"), Level: zap.DebugLevel})
+	access, err := clusterConfig()
+	if err != nil {
+		return nil, err
+	}
+	return kube.Connect(access, cfg.GroupNamespaces...)
+}
+
 // leaseRuns are the workflows that a steward starts.
 type leaseRuns struct {
 	leases coordination.Temporal
@@ -67,17 +79,6 @@ func (r leaseRuns) Plan(ctx context.Context, namespace, group string, request wi
 // coordination serves the deployment coordination API, and looks after leases
 // while this process leads.
 func (p *process) coordination(ctx context.Context) error {
-	// client-go has a log of its own, in a format of its own.
-	klog.LogToStderr(false)
-	klog.SetOutput(&zapio.Writer{Log: p.log.Named("client-go"), Level: zap.DebugLevel})
-	access, err := clusterConfig()
-	if err != nil {
-		return err
-	}
-	cluster, err := kube.Connect(access, p.cfg.GroupNamespaces...)
-	if err != nil {
-		return err
-	}
 	certificates, err := watchCertificate("the deployment coordination API", p.cfg.CertificateFile, p.cfg.CertificateKeyFile, p.log)
 	if err != nil {
 		return err
@@ -88,7 +89,7 @@ func (p *process) coordination(ctx context.Context) error {
 	}
 	runs := coordination.NewTemporal(p.temporal)
 	leases := &kube.Leases{
-		Cluster: cluster, Now: now, Metrics: metrics, Log: p.log, Follow: p.cfg.FollowTopology,
+		Cluster: p.cluster, Now: now, Metrics: metrics, Log: p.log, Follow: p.cfg.FollowTopology,
 		Revoked: func(g lease.Group, r lease.Record) {
 			go func() {
 				ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tellTime)
@@ -105,10 +106,10 @@ func (p *process) coordination(ctx context.Context) error {
 		identity, _ = os.Hostname()
 	}
 	election := &kube.Election{
-		Cluster: cluster, Namespace: p.cfg.Namespace, Identity: identity + "_" + uuid.NewString(), Pod: p.cfg.PodName, Log: p.log,
+		Cluster: p.cluster, Namespace: p.cfg.Namespace, Identity: identity + "_" + uuid.NewString(), Pod: p.cfg.PodName, Log: p.log,
 	}
 	api, err := coordination.NewHandler(coordination.Config{
-		Cluster: cluster, Leases: leases, Workflows: runs, Leading: election.Leading,
+		Cluster: p.cluster, Leases: leases, Workflows: runs, Leading: election.Leading,
 		Audience: p.cfg.CoordinationAudience, Now: now, Log: coordination.NewLogger(os.Stderr), Registerer: p.registry,
 	})
 	if err != nil {
@@ -120,7 +121,7 @@ func (p *process) coordination(ctx context.Context) error {
 		return err
 	}
 	return election.Run(ctx, func(ctx context.Context) error {
-		watch, err := cluster.Watch()
+		watch, err := p.cluster.Watch()
 		if err != nil {
 			return err
 		}

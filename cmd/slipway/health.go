@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"sync"
 	"time"
 
 	"go.temporal.io/sdk/client"
@@ -15,10 +16,13 @@ import (
 const probe = 3 * time.Second
 
 // health answers /healthz (the process runs) and /readyz (it can do its work,
-// or what it waits for).
+// or what it waits for; with ?verbose also the state of each dependency).
 type health struct {
 	store    *store.Store
 	temporal client.Client
+	// others are the checks of what the service is ready without, by name; they
+	// are made for ?verbose alone.
+	others map[string]func(context.Context) error
 }
 
 func (h *health) handler() http.Handler {
@@ -28,6 +32,11 @@ func (h *health) handler() http.Handler {
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		ready := h.look(r.Context())
+		if r.URL.Query().Has("verbose") {
+			h.lookAtOthers(r.Context(), ready.Dependencies)
+		} else {
+			ready.Dependencies = nil
+		}
 		w.Header().Set("Content-Type", "application/json")
 		if !ready.Ready {
 			w.WriteHeader(http.StatusServiceUnavailable)
@@ -44,30 +53,68 @@ type readiness struct {
 	WaitsFor []string `json:"waitsFor,omitempty"`
 	// Problems do not keep the service from working.
 	Problems []string `json:"problems,omitempty"`
+	// Dependencies says of each "ok" or what is wrong, where that is asked for.
+	Dependencies map[string]string `json:"dependencies,omitempty"`
 }
+
+func (r *readiness) waitFor(name, why string) {
+	r.WaitsFor = append(r.WaitsFor, name+": "+why)
+	r.Dependencies[name] = why
+}
+
+const (
+	fine         = "ok"
+	postgres     = "PostgreSQL"
+	temporal     = "Temporal"
+	moduleSource = "module source"
+)
 
 func (h *health) look(ctx context.Context) readiness {
 	ctx, cancel := context.WithTimeout(ctx, probe)
 	defer cancel()
-	var r readiness
+	r := readiness{Dependencies: map[string]string{postgres: fine, temporal: fine}}
 	if err := h.store.Ready(ctx); err != nil {
-		r.WaitsFor = append(r.WaitsFor, "PostgreSQL: "+err.Error())
+		r.waitFor(postgres, err.Error())
 	} else {
 		source, err := h.store.Source(ctx)
 		switch {
 		case err != nil:
-			r.WaitsFor = append(r.WaitsFor, "PostgreSQL: "+err.Error())
+			r.waitFor(postgres, err.Error())
 		case source.Snapshot == "" && source.Problem == "":
-			r.WaitsFor = append(r.WaitsFor, "module source: a worker evaluates it for the first time")
+			r.waitFor(moduleSource, "a worker evaluates it for the first time")
 		case source.Snapshot == "":
-			r.WaitsFor = append(r.WaitsFor, "module source: "+source.Problem)
+			r.waitFor(moduleSource, source.Problem)
 		case source.Problem != "":
-			r.Problems = append(r.Problems, "module source: it has changed and does not evaluate, submits go on with the one before: "+source.Problem)
+			problem := "it has changed and does not evaluate, submits go on with the one before: " + source.Problem
+			r.Problems = append(r.Problems, moduleSource+": "+problem)
+			r.Dependencies[moduleSource] = problem
+		default:
+			r.Dependencies[moduleSource] = fine
 		}
 	}
 	if _, err := h.temporal.CheckHealth(ctx, &client.CheckHealthRequest{}); err != nil {
-		r.WaitsFor = append(r.WaitsFor, "Temporal: "+err.Error())
+		r.waitFor(temporal, err.Error())
 	}
 	r.Ready = len(r.WaitsFor) == 0
 	return r
+}
+
+// lookAtOthers asks the others, all at once, and adds their states.
+func (h *health) lookAtOthers(ctx context.Context, states map[string]string) {
+	ctx, cancel := context.WithTimeout(ctx, probe)
+	defer cancel()
+	var mu sync.Mutex
+	var asked sync.WaitGroup
+	for name, check := range h.others {
+		asked.Go(func() {
+			state := fine
+			if err := check(ctx); err != nil {
+				state = err.Error()
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			states[name] = state
+		})
+	}
+	asked.Wait()
 }

@@ -25,6 +25,7 @@ import (
 
 	"slipway.dev/slipway/activities/callback"
 	"slipway.dev/slipway/activities/deployer"
+	"slipway.dev/slipway/activities/kube"
 	"slipway.dev/slipway/activities/nix"
 	"slipway.dev/slipway/activities/openbao"
 	"slipway.dev/slipway/activities/store"
@@ -109,6 +110,7 @@ type process struct {
 	temporal client.Client
 	payloads *codec.Codec
 	bao      *openbao.Client // nil without OPENBAO_ADDR
+	cluster  *kube.Cluster   // nil without the deployment coordination API
 }
 
 // serve runs the parts until ctx ends or one fails.
@@ -148,7 +150,25 @@ func serve(ctx context.Context, cfg config.Config, p parts, log *zap.Logger) err
 		cfg: cfg, group: group, log: log, registry: registry, tracer: tracer,
 		db: db, listener: db.Listener(log), temporal: temporal, payloads: payloads,
 	}
-	health := &health{store: db, temporal: temporal}
+	others := map[string]func(context.Context) error{}
+	if cfg.OpenBao.Address != "" {
+		options := cfg.OpenBao
+		options.Registerer = registry
+		options.Problem = func(err error) { log.Warn("OpenBao", zap.Error(err)) }
+		if run.bao, err = openbao.New(options); err != nil {
+			return fmt.Errorf("OPENBAO_ADDR is set, and cannot be used (the login is by OPENBAO_TOKEN_FILE, or "+
+				"SLIPWAY_OPENBAO_KUBERNETES_ROLE, or SLIPWAY_OPENBAO_ROLE_ID_FILE with SLIPWAY_OPENBAO_SECRET_ID_FILE): %w", err)
+		}
+		others["OpenBao"] = run.bao.Check
+		group.Go(func() error { run.bao.Run(ctx); return nil })
+	}
+	if p.api && cfg.Coordination {
+		if run.cluster, err = connect(cfg, log); err != nil {
+			return err
+		}
+		others["Kubernetes"] = run.cluster.Check
+	}
+	health := &health{store: db, temporal: temporal, others: others}
 	for _, l := range []struct {
 		what, address string
 		handler       http.Handler
@@ -159,16 +179,6 @@ func serve(ctx context.Context, cfg config.Config, p parts, log *zap.Logger) err
 		if err := run.listen(ctx, l.what, l.address, internalServer(l.handler)); err != nil {
 			return err
 		}
-	}
-	if cfg.OpenBao.Address != "" {
-		options := cfg.OpenBao
-		options.Registerer = registry
-		options.Problem = func(err error) { log.Warn("OpenBao", zap.Error(err)) }
-		if run.bao, err = openbao.New(options); err != nil {
-			return fmt.Errorf("OPENBAO_ADDR is set, and cannot be used (the login is by OPENBAO_TOKEN_FILE, or "+
-				"SLIPWAY_OPENBAO_KUBERNETES_ROLE, or SLIPWAY_OPENBAO_ROLE_ID_FILE with SLIPWAY_OPENBAO_SECRET_ID_FILE): %w", err)
-		}
-		group.Go(func() error { run.bao.Run(ctx); return nil })
 	}
 	group.Go(func() error { run.listener.Run(ctx); return nil })
 	if p.api {
