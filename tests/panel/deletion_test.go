@@ -66,6 +66,74 @@ func lostCallback(t *testing.T, s *site) {
 	require.False(t, s.one.has(t, id))
 }
 
+// asleep is a page that comes back after slipway's callback has removed the
+// record: its token and its ticket have expired, and no new token names the
+// deployment.
+func asleep(t *testing.T, s *site) {
+	_, tab := s.browser.person(t, s.other)
+	tab.signIn("jonas")
+	id := tab.launched("Slept through it")
+	open := tab.deleting(s, id)
+	back := s.line.cut(id)
+	tab.sees(".head", "reconnecting")
+	open()
+	await(t, func() error {
+		if s.other.has(t, id) {
+			return fmt.Errorf("the record is still there")
+		}
+		return nil
+	})
+	s.line.expire(id)
+	eval[any](tab, `(() => { const now = Date.now; Date.now = () => now() + 3600000; return null; })()`)
+	back()
+	tab.sees("main", "This deployment is gone")
+	tab.lacks(".head")
+	tab.click("All deployments")
+	tab.sees("h1", "Deployments")
+	tab.lacks(`[data-draft="` + id + `"]`)
+}
+
+// refusedTickets: the channel is not asked for again when it is refused for
+// good, and only the record tells what that means for a delete that waits.
+func refusedTickets(t *testing.T, s *site) {
+	_, tab := s.browser.person(t, s.one)
+	tab.open("#/")
+	const try = `(async (tickets, record) => {
+		const { deleteDeployment } = await import("/js/deletion.js");
+		const { Problem } = await import("/js/problem.js");
+		const seen = [];
+		const slipway = { base: "", call: async (method) => {
+			if (method === "DELETE") return { state: "destroying" };
+			const status = tickets.shift();
+			seen.push("ticket " + status);
+			throw new Problem(status);
+		} };
+		const drafts = {
+			beginDeletion: async () => ({ callbackUrl: "", callbackToken: "" }),
+			read: async () => { if (record !== 200) throw new Problem(record); },
+			confirmDeletion: async () => { seen.push("confirmed"); },
+		};
+		const deletion = deleteDeployment({ slipway, drafts, id: "some", step: () => {} });
+		const patience = new Promise((resolve) => setTimeout(resolve, 20000, "waits for ever"));
+		seen.push(await Promise.race([deletion.then(() => "deleted", (problem) => problem.status), patience]));
+		return seen.join(", ");
+	})(%s, %d)`
+	for _, test := range []struct {
+		tickets string
+		record  int
+		want    string
+	}{
+		{"[403]", 200, "ticket 403, 403"},
+		{"[401]", 200, "ticket 401, 401"},
+		{"[404]", 200, "ticket 404, 404"},
+		{"[403]", 404, "ticket 403, 404"},
+		{"[403]", 401, "ticket 403, 401"},
+		{"[0, 503, 403]", 404, "ticket 0, ticket 503, ticket 403, 404"},
+	} {
+		require.Equal(t, test.want, eval[string](tab, fmt.Sprintf(try, test.tickets, test.record)), "the record: %d", test.record)
+	}
+}
+
 // failedDestroy keeps the record, and a second try works.
 func failedDestroy(t *testing.T, s *site) {
 	_, tab := s.browser.person(t, s.other)

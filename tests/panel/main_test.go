@@ -26,6 +26,8 @@ func TestPanel(t *testing.T) {
 		"secrets are never shown, and cleared when asked":  secrets,
 		"the tab is closed between the phases":             closedTab,
 		"the callback is lost and the tab closed":          lostCallback,
+		"the computer sleeps while the record goes":        asleep,
+		"what a refused ticket means":                      refusedTickets,
 		"a destroy that fails leaves the record":           failedDestroy,
 		"a draft that slipway never knew":                  neverSubmitted,
 		"two tabs edit and delete":                         twoTabs,

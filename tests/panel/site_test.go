@@ -161,18 +161,27 @@ type line struct {
 	URL   string
 	proxy *httputil.ReverseProxy
 
-	mu   sync.Mutex
-	away map[string]bool
-	open map[*http.Request]context.CancelFunc
+	mu      sync.Mutex
+	away    map[string]bool
+	expired map[string]bool
+	open    map[*http.Request]context.CancelFunc
 }
 
 func newLine(t *testing.T, to string) *line {
 	t.Helper()
 	target, err := url.Parse(to)
 	require.NoError(t, err)
-	l := &line{away: map[string]bool{}, open: map[*http.Request]context.CancelFunc{}}
+	l := &line{away: map[string]bool{}, expired: map[string]bool{}, open: map[*http.Request]context.CancelFunc{}}
 	l.proxy = &httputil.ReverseProxy{
-		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(target)
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if query := r.Out.URL.Query(); query.Has("ticket") && l.expired[deploymentOf(r.In)] {
+				query.Set("ticket", "expired")
+				r.Out.URL.RawQuery = query.Encode()
+			}
+		},
 		FlushInterval: -1,
 		ErrorHandler:  func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 		ErrorLog:      log.New(io.Discard, "", 0),
@@ -222,6 +231,13 @@ func (l *line) cut(id string) (back func()) {
 		defer l.mu.Unlock()
 		delete(l.away, id)
 	}
+}
+
+// expire has slipway refuse every ticket of a deployment, as after its hour.
+func (l *line) expire(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.expired[id] = true
 }
 
 // loseCallback has no callback for a draft arrive.

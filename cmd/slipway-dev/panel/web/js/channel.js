@@ -2,7 +2,8 @@
  * Follows the channel of a deployment until the returned function is called.
  * `on` has a listener for each kind of event that is wanted (snapshot, state,
  * build, log, reset), and may have one for `connection`, which gets whether the
- * channel is open.
+ * channel is open, and one for `problem`, which gets why it was refused: nothing
+ * follows then.
  *
  * EventSource comes back by itself, with the last event it saw, as long as its
  * ticket is good. When the stream ends with the token that bought the ticket,
@@ -16,8 +17,8 @@ export function follow(slipway, id, on, { log = false } = {}) {
     let ticket;
     try {
       ({ ticket } = await slipway.call("POST", `/deployments/${id}/events/ticket`));
-    } catch {
-      return again();
+    } catch (problem) {
+      return [401, 403, 404].includes(problem.status) ? end(problem) : again();
     }
     if (stopped) return;
     const query = new URLSearchParams({ ticket, log });
@@ -43,6 +44,13 @@ export function follow(slipway, id, on, { log = false } = {}) {
     if (stopped) return;
     timer = setTimeout(open, wait);
     wait = Math.min(2 * wait, 15000);
+  }
+
+  // To ask again would be answered alike: whose token it is may not follow this
+  // deployment, or no more.
+  function end(problem) {
+    if (!stopped) on.problem?.(problem);
+    stopped = true;
   }
 
   open();

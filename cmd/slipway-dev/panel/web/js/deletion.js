@@ -10,6 +10,7 @@ export class NotDeleted extends Error {}
  *
  * `step(name)` is told of each step as it begins: destroy, wait, confirm. The
  * whole may be repeated at any time, also after the page was closed half-way.
+ * Where the record goes while it waits, it throws the 404 of the front-end.
  */
 export async function deleteDeployment({ slipway, drafts, id, step }) {
   step("destroy");
@@ -20,7 +21,7 @@ export async function deleteDeployment({ slipway, drafts, id, step }) {
 
   if (up) {
     step("wait");
-    await untilIdle(slipway, id);
+    await untilIdle(slipway, drafts, id);
   }
 
   step("confirm");
@@ -43,7 +44,7 @@ async function destroy(slipway, id, headers) {
 }
 
 /** Waits on the channel for the end of the destroy. */
-function untilIdle(slipway, id) {
+function untilIdle(slipway, drafts, id) {
   return new Promise((resolve, reject) => {
     const look = ({ state, reason }) => {
       if (state === "destroying") return;
@@ -52,6 +53,11 @@ function untilIdle(slipway, id) {
       if (state === "failed") return reject(new NotDeleted(reason || "The destroy failed."));
       reject(new NotDeleted("The deployment is wanted again: it was submitted, or the destroy was cancelled."));
     };
-    const stop = follow(slipway, id, { snapshot: look, state: look });
+    // A page that was away while the callback removed the record has a token
+    // that does not name the deployment any more. But slipway may refuse for
+    // other reasons too, so only the record tells: while it is there, nobody
+    // said that nothing is up, and it stays.
+    const problem = (refusal) => drafts.read(id).then(() => reject(refusal), reject);
+    const stop = follow(slipway, id, { snapshot: look, state: look, problem });
   });
 }

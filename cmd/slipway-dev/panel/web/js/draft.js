@@ -38,7 +38,8 @@ export class DraftPage {
     try {
       this.draft = await this.panel.drafts.read(this.id);
     } catch (problem) {
-      this.body = swap(this.body, problem.status === 404 ? gone() : trouble(problem, () => location.reload()));
+      if (problem.status === 404) this.#gone();
+      else this.body = swap(this.body, trouble(problem, () => location.reload()));
       return false;
     }
     this.title = this.draft.name;
@@ -86,7 +87,26 @@ export class DraftPage {
         this.connected = connected;
         this.changed();
       },
+      problem: (problem) => this.#refused(problem),
     }, { log: true });
+  }
+
+  // slipway does not let this page follow any more, which is so too where there
+  // is no record that a token could name.
+  async #refused(refusal) {
+    this.#stop = null;
+    const problem = await this.panel.drafts.read(this.id).then(() => refusal, (other) => other);
+    if (problem.status === 404) return this.#gone();
+    this.unreachable = problem;
+    this.changed();
+  }
+
+  #gone() {
+    this.close();
+    this.#loaded = Promise.resolve(false);
+    this.head = swap(this.head, h("div"));
+    this.body = swap(this.body, gone());
+    announce("This deployment is gone.");
   }
 
   #current() {
@@ -134,7 +154,7 @@ export class DraftPage {
       h("div", { class: "row" },
         h("h1", { tabindex: -1, "data-key": "h1" }, this.draft.name),
         badge(this.state),
-        this.connected ? null : h("span", { class: "quiet small" }, "reconnecting …")),
+        this.connected || this.unreachable ? null : h("span", { class: "quiet small" }, "reconnecting …")),
       h("nav", { class: "tabs", "aria-label": "Parts of the deployment" },
         tab("overview", "Overview"), tab("configuration", "Configuration"), tab("history", "History"), tab("delete", "Delete")),
       this.unreachable ? trouble(this.unreachable, () => this.refresh().catch((problem) => {

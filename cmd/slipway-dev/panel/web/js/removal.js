@@ -55,7 +55,7 @@ export class Deletion {
       })),
       this.#problem ? h("div", { class: "notice bad", role: "alert" }, icon("warn"), h("div", {},
         h("p", {}, this.#problem instanceof NotDeleted ? this.#problem.message : `It stopped: ${this.#problem.message}`),
-        h("p", { class: "small" }, "The record is still here, so you can try again."))) : null,
+        h("p", { class: "small" }, this.#problem instanceof NotDeleted ? "The record is still here, so you can try again." : "You can try again."))) : null,
       runs && this.#at !== "confirm" ? h("p", { class: "quiet small" }, "You may close this page: slipway tells the panel when it is done.") : null,
       h("div", {}, h("button", {
         type: "button", class: "primary bad", disabled: runs, "data-key": "delete", onclick: () => this.#delete(),
