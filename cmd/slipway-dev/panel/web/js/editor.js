@@ -24,9 +24,9 @@ export class Editor {
     this.fields = h("div", { class: "loading" }, "Loading …");
     this.status = h("span", { class: "quiet", role: "status" });
     this.buttons = [
-      h("button", { type: "button", onclick: () => this.#busy("Saving …", () => this.#save()) }, "Save draft"),
-      h("button", { type: "button", onclick: () => this.#busy("Evaluating …", () => this.#preview()) }, "Preview"),
-      h("button", { type: "submit", class: "primary" }, "Submit"),
+      h("button", { type: "button", disabled: true, onclick: () => this.#busy("Saving …", () => this.#save()) }, "Save draft"),
+      h("button", { type: "button", disabled: true, onclick: () => this.#busy("Evaluating …", () => this.#preview()) }, "Preview"),
+      h("button", { type: "submit", disabled: true, class: "primary" }, "Submit"),
     ];
     this.dialog = h("dialog", { class: "card", "aria-labelledby": "preview-title" });
     this.element = h("div", { class: "editor" },
@@ -60,11 +60,10 @@ export class Editor {
     try {
       this.#schema ??= new Schema(await this.page.panel.slipway.schema());
       await this.#ask();
+      this.#render();
     } catch (problem) {
       this.fields = swap(this.fields, trouble(problem, () => this.show(section)));
-      return;
     }
-    this.#render();
   }
 
   // What the form is made of follows from the configuration, which only slipway
@@ -100,6 +99,7 @@ export class Editor {
   #render() {
     const section = this.#sections.find(({ id }) => id === this.#section);
     const pointer = section?.path ?? "";
+    if (!this.form) for (const button of this.buttons) button.disabled = false;
     this.form = new Form({
       schema: this.#schema, configuration: this.configuration, secrets: this.#secrets,
       isSet: (owner, field) => this.#isSet(owner, field), changed: (structure) => this.#changed(structure),

@@ -1,6 +1,6 @@
 import { h, icon } from "./dom.js";
 import * as pointers from "./pointer.js";
-import { beginning, isSecret, ownsSecrets, titleOf, typeOf } from "./schema.js";
+import { beginning, ownsSecrets, titleOf, typeOf } from "./schema.js";
 
 /**
  * A form made from a schema. It edits `configuration` in place and keeps the
@@ -71,7 +71,7 @@ export class Form {
     // A schema does not tell an order; what matters most comes first.
     const rank = ([key, of]) =>
       key === "enable" ? 0 : schema.required?.includes(key) && typeOf(of) !== "object" ? 1
-        : isSecret(of) ? 4 : typeOf(of) === "object" ? 5 : typeOf(of) === "array" ? 3 : 2;
+        : this.schema.isSecret(pointers.child(pointer, key)) ? 4 : typeOf(of) === "object" ? 5 : typeOf(of) === "array" ? 3 : 2;
     return properties.toSorted((a, b) => rank(a) - rank(b)).map(([key, of]) => {
       const at = pointers.child(pointer, key);
       if (this.skip.includes(at) || of.readOnly || (key === "secretsClear" && ownsSecrets(schema))) return null;
@@ -81,7 +81,7 @@ export class Form {
 
   #node(schema, pointer, context) {
     if (ownsSecrets(schema)) context = { ...context, owner: pointer };
-    if (isSecret(schema)) return this.#secret(schema, pointer, context);
+    if (this.schema.isSecret(pointer)) return this.#secret(schema, pointer, context);
     if (schema.const !== undefined) return null;
     if (schema.enum) return this.#select(schema, pointer, context);
     switch (typeOf(schema)) {
@@ -92,6 +92,13 @@ export class Form {
       case "object": if (schema.properties || this.schema.ways(schema)) return this.#object(schema, pointer, context);
     }
     return this.#json(schema, pointer, context);
+  }
+
+  // Secrets that there is no field for would be shown by one of JSON.
+  #hidden(schema, { key }) {
+    return h("fieldset", { class: "group" }, h("legend", {}, titleOf(schema, key)),
+      schema.description ? h("p", { class: "hint" }, schema.description) : null,
+      h("p", { class: "hint" }, "It may hold secrets that there is no field for here, so it is not shown. It stays as it is."));
   }
 
   #object(schema, pointer, { owner, key }) {
@@ -236,6 +243,7 @@ export class Form {
 
   // What there is no field for is edited as it is.
   #json(schema, pointer, context) {
+    if (this.schema.holdsSecrets(pointer)) return this.#hidden(schema, context);
     const value = pointers.get(this.configuration, pointer);
     const input = h("textarea", {
       rows: 4, spellcheck: "false", class: "code", value: value === undefined ? "" : JSON.stringify(value, null, 2),

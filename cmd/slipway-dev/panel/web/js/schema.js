@@ -1,18 +1,130 @@
 import * as pointers from "./pointer.js";
 
-/** The JSON Schema of a configuration, as far as a form needs to read it. */
+// Where a schema has others in it: those that may apply to the same value, to a
+// member of it, and to an item of it. slipway finds the secrets by the same
+// lists, whichever branch a value takes.
+const ofSame = (schema) => [
+  ...(schema.allOf ?? []), ...(schema.anyOf ?? []), ...(schema.oneOf ?? []),
+  schema.if, schema.then, schema.else, ...Object.values(schema.dependentSchemas ?? {}),
+];
+const ofMember = (schema, key) => [
+  ...(Object.hasOwn(schema.properties ?? {}, key)
+    ? [schema.properties[key]] : [schema.additionalProperties, schema.unevaluatedProperties]),
+  ...Object.keys(schema.patternProperties ?? {}).filter((pattern) => fits(pattern, key)).map((pattern) => schema.patternProperties[pattern]),
+];
+const ofItem = (schema, i) => (i < (schema.prefixItems?.length ?? 0)
+  ? [schema.prefixItems[i]] : [schema.items, schema.unevaluatedItems, schema.contains]);
+const ofWhatever = (schema) => [
+  ...Object.values(schema.properties ?? {}), ...Object.values(schema.patternProperties ?? {}),
+  schema.additionalProperties, schema.unevaluatedProperties, ...ofItems(schema),
+];
+const ofItems = (schema) => [...(schema.prefixItems ?? []), schema.items, schema.unevaluatedItems, schema.contains];
+
+// A pattern that JavaScript cannot read fits everything: better a value too many
+// is taken out than that a secret stays.
+function fits(pattern, key) {
+  try {
+    return new RegExp(pattern, "u").test(key);
+  } catch {
+    return true;
+  }
+}
+
+/** Why nobody can tell where the secrets of a configuration are. */
+export class NotUnderstood extends Error {
+  constructor(what) {
+    super(`The schema has ${what}: this page cannot tell what is secret, so it shows, keeps and sends nothing.`);
+  }
+}
+
+/**
+ * The JSON Schema of a configuration, as far as a form needs to read it. Making
+ * one throws NotUnderstood where anything in it could hide a secret.
+ */
 export class Schema {
   constructor(root) {
     this.root = root;
+    this.whole = this.#expand([root]);
+    for (const schema of this.#reach(this.whole)) {
+      // slipway takes out members, not items.
+      if (this.#expand(ofItems(schema)).some(isSecret)) throw new NotUnderstood("a list of secrets");
+    }
+  }
+
+  // The schemas that may apply to one value: the given ones, what they refer to,
+  // and their parts.
+  #expand(schemas, found = new Set()) {
+    for (const schema of schemas) {
+      if (schema === null || typeof schema !== "object" || found.has(schema)) continue; // no schema, or true or false
+      this.#understand(schema);
+      found.add(schema);
+      this.#expand([...("$ref" in schema ? [this.#target(schema.$ref)] : []), ...ofSame(schema)], found);
+    }
+    return [...found];
+  }
+
+  #understand(schema) {
+    if (Array.isArray(schema)) throw new NotUnderstood("a list in the place of a schema");
+    for (const keyword of ["$dynamicRef", "$recursiveRef", "dependencies", "additionalItems"]) {
+      if (keyword in schema) throw new NotUnderstood(keyword);
+    }
+    if ("$id" in schema && schema !== this.root) throw new NotUnderstood("an $id within");
+  }
+
+  /** What a reference within the schema stands for. */
+  #target(reference) {
+    let target;
+    try {
+      const fragment = String(reference).startsWith("#") ? decodeURIComponent(reference.slice(1)) : null;
+      if (fragment === "" || fragment?.startsWith("/")) target = pointers.get(this.root, fragment);
+      else if (fragment) target = anchored(this.root, fragment);
+    } catch {
+      // Not the URI that it should be.
+    }
+    if (target === undefined) throw new NotUnderstood(`the reference ${JSON.stringify(reference)}`);
+    return target;
+  }
+
+  // The given schemas, and those of whatever is in a value that they apply to.
+  #reach(schemas, found = new Set()) {
+    const more = schemas.filter((schema) => !found.has(schema));
+    for (const schema of more) found.add(schema);
+    return more.length === 0 ? [...found] : this.#reach(this.#expand(more.flatMap(ofWhatever)), found);
+  }
+
+  /** The schemas that may apply to a member of a value that `schemas` are for. */
+  ofMember(schemas, key) {
+    return this.#expand(schemas.flatMap((schema) => ofMember(schema, key)));
+  }
+
+  /** The same of an item. */
+  ofItem(schemas, i) {
+    return this.#expand(schemas.flatMap((schema) => ofItem(schema, i)));
+  }
+
+  #of(pointer) {
+    return pointers.parse(pointer).reduce((schemas, key) => [
+      ...this.ofMember(schemas, key), ...(/^\d+$/.test(key) ? this.ofItem(schemas, Number(key)) : []),
+    ], this.whole);
+  }
+
+  /** Whether the value at a pointer is a secret. */
+  isSecret(pointer) {
+    return this.#of(pointer).some(isSecret);
+  }
+
+  /** Whether the value at a pointer may have a secret in it. */
+  holdsSecrets(pointer) {
+    return this.#reach(this.#of(pointer)).some(isSecret);
   }
 
   /** The schema with what it refers to in it. */
   resolve(schema, depth = 0) {
     if (schema === null || typeof schema !== "object" || depth > 20) return {};
     let whole = schema;
-    if (typeof schema.$ref === "string" && schema.$ref.startsWith("#")) {
+    if ("$ref" in schema) {
       const { $ref, ...rest } = schema;
-      whole = { ...this.resolve(pointers.get(this.root, decodeURIComponent($ref.slice(1))), depth + 1), ...rest };
+      whole = { ...this.resolve(this.#target($ref), depth + 1), ...rest };
     }
     for (const part of whole.allOf ?? []) {
       const { properties, required, ...rest } = this.resolve(part, depth + 1);
@@ -57,7 +169,16 @@ export class Schema {
 
 export const typeOf = (schema) => (Array.isArray(schema.type) ? schema.type.find((type) => type !== "null") : schema.type);
 
-export const isSecret = (schema) => schema.writeOnly === true;
+const isSecret = (schema) => schema.writeOnly === true;
+
+function anchored(at, name) {
+  if (at === null || typeof at !== "object") return undefined;
+  if (at.$anchor === name || at.$dynamicAnchor === name) return at;
+  for (const part of Object.values(at)) {
+    const found = anchored(part, name);
+    if (found !== undefined) return found;
+  }
+}
 
 /** Whether an object has the lists that go with secrets. */
 export const ownsSecrets = (schema) => Boolean(schema.properties?.secretsSet && schema.properties?.secretsClear);
@@ -83,18 +204,18 @@ export function beginning(schema, value = {}) {
  * does not store, and without secretsSet, which slipway fills in.
  */
 export function withoutSecrets(schema, configuration) {
-  const walk = (of, value) => {
-    if (Array.isArray(value)) return value.map((item) => walk(schema.resolve(of.items), item));
+  const walk = (schemas, value) => {
+    if (Array.isArray(value)) return value.map((item, i) => walk(schema.ofItem(schemas, i), item));
     if (value === null || typeof value !== "object") return value;
-    const ways = Object.fromEntries(schema.ways(of) ?? []);
     const entries = [];
-    for (const [key, item] of Object.entries(value)) {
-      const next = schema.resolve(ways[key] ?? of.properties?.[key] ?? of.additionalProperties);
-      if (!isSecret(next) && !next.readOnly) entries.push([key, walk(next, item)]);
+    for (const [key, member] of Object.entries(value)) {
+      const of = schema.ofMember(schemas, key);
+      const filledIn = key === "secretsSet" && of.some(({ readOnly }) => readOnly === true);
+      if (!of.some(isSecret) && !filledIn) entries.push([key, walk(of, member)]);
     }
     return Object.fromEntries(entries);
   };
-  return walk(schema.resolve(schema.root), configuration);
+  return walk(schema.whole, configuration);
 }
 
 /** A copy of a configuration with the secrets that were typed, by pointer. */
