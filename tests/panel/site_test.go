@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -123,6 +124,8 @@ type front struct {
 
 	mu   sync.Mutex
 	lost map[string]bool // drafts whose callback does not arrive
+	// foreign are the requests that pages of other origins made.
+	foreign []string
 }
 
 // newFront listens, so that slipway can be told of its origin.
@@ -150,10 +153,45 @@ func (f *front) serve(t *testing.T, api string) {
 			http.Error(w, "lost", http.StatusBadGateway)
 			return
 		}
-		handler.ServeHTTP(w, r)
+		answer := &answer{w, http.StatusOK}
+		handler.ServeHTTP(answer, r)
+		f.hear(r, answer.status)
 	})}
 	go func() { _ = server.Serve(f.listener) }()
 	t.Cleanup(func() { _ = server.Close() })
+}
+
+// answer remembers the status.
+type answer struct {
+	http.ResponseWriter
+	status int
+}
+
+func (a *answer) WriteHeader(status int) {
+	a.status = status
+	a.ResponseWriter.WriteHeader(status)
+}
+
+// hear notes a request of a page of another origin, as in "POST /token:
+// same-site, a cookie, 403".
+func (f *front) hear(r *http.Request, status int) {
+	site, cookie := r.Header.Get("Sec-Fetch-Site"), "no cookie"
+	if site != "same-site" && site != "cross-site" {
+		return
+	}
+	if len(r.Cookies()) > 0 {
+		cookie = "a cookie"
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.foreign = append(f.foreign, fmt.Sprintf("%s %s: %s, %s, %d", r.Method, r.URL.Path, site, cookie, status))
+}
+
+// strangers are the requests that hear noted.
+func (f *front) strangers() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.foreign)
 }
 
 // line is a proxy that a test can cut for what concerns its own deployment.
