@@ -80,6 +80,29 @@ func TestSubmit(t *testing.T) {
 	}})
 }
 
+// The database was restored to a time before the build, and may have given its
+// number to another since.
+func TestSubmitLosesItsBuild(t *testing.T) {
+	lost := func(steps ...string) func(w *world) {
+		return func(w *world) {
+			for _, step := range steps {
+				w.during[step] = func(int) error {
+					return temporal.NewNonRetryableApplicationError("not its build", wire.ErrorNotItsBuild, nil)
+				}
+			}
+		}
+	}
+	tellStories(t, (*world).runSubmit, []story{{
+		name:    "before its turn",
+		arrange: lost("TakeTurn", "AwaitTurn"),
+		want:    lines(toRecord(), "TakeTurn d#7", "AwaitTurn d#7", "fails: NotItsBuild: not its build"),
+	}, {
+		name:    "before its deployer",
+		arrange: lost("Deploy", "Finish"),
+		want:    lines(toRecord(), "TakeTurn d#7", "Deploy d#7", "Finish d#7 ×2", "fails: NotItsBuild: not its build"),
+	}})
+}
+
 // What is refused has stored nothing, and the caller hears the type and the
 // message of the refusal.
 func TestSubmitRefused(t *testing.T) {

@@ -26,6 +26,7 @@ const keepTime = time.Minute
 // Jobs reads what a build runs. A destroy runs what the newest deploy that
 // started ran.
 type Jobs interface {
+	// Job is deployment.ErrUnknown where there is no such build.
 	Job(ctx context.Context, ref deployment.Ref) (deployment.Job, error)
 	// CancelRequested reports whether somebody cancelled the build.
 	CancelRequested(ctx context.Context, ref deployment.Ref) (bool, error)
@@ -67,8 +68,8 @@ type Activities struct {
 // Deploy runs `<deployer> deploy` for a build that has its turn. It returns nil
 // when the exit of the deployer is staged, however it ended, and the error of
 // ctx when it was cancelled meanwhile. Application errors that are final:
-// wire.ErrorFenceHeld while another deployer may run, and wire.ErrorAlreadyRan. After
-// any other error it may be tried again.
+// wire.ErrorFenceHeld while another deployer may run, wire.ErrorAlreadyRan, and
+// wire.ErrorNotItsBuild. After any other error it may be tried again.
 func (a *Activities) Deploy(ctx context.Context, ref deployment.Ref) error {
 	return a.run(ctx, ref, deployment.ActionDeploy)
 }
@@ -87,6 +88,9 @@ func (a *Activities) run(ctx context.Context, ref deployment.Ref, action deploym
 	defer stop()
 	go a.beat(beating, ref)
 	job, err := a.job(ctx, ref)
+	if (err == nil || errors.Is(err, deployment.ErrUnknown)) && job.WorkflowID != activity.GetInfo(ctx).WorkflowExecution.ID {
+		return temporal.NewNonRetryableApplicationError("the database has no such build of this workflow", wire.ErrorNotItsBuild, err)
+	}
 	if err != nil {
 		return fmt.Errorf("read what build %s runs: %w", ref, err)
 	}

@@ -216,6 +216,9 @@ func (h *harness) requireClean(t *testing.T) {
 type oneJob deployment.Job
 
 func (j oneJob) Job(context.Context, deployment.Ref) (deployment.Job, error) {
+	if j.WorkflowID == "" {
+		j.WorkflowID = "default-test-workflow-id" // of the SDK's environment
+	}
 	return deployment.Job(j), nil
 }
 
@@ -850,6 +853,20 @@ type cancelledJob struct {
 
 func (j cancelledJob) CancelRequested(context.Context, deployment.Ref) (bool, error) {
 	return j.cancelled, nil
+}
+
+// A database that was restored has given the number of the build to another.
+func TestAnotherWorkflowsBuild(t *testing.T) {
+	h := newHarness(t)
+	a := h.activities()
+	job := deploy("")
+	job.WorkflowID = "submit/one/another"
+	a.Jobs = oneJob(job)
+	_, err := h.environment(t.Context(), a).ExecuteActivity(a.Deploy, ref)
+	var final *temporal.ApplicationError
+	require.ErrorAs(t, err, &final)
+	require.Equal(t, wire.ErrorNotItsBuild, final.Type())
+	require.True(t, final.NonRetryable())
 }
 
 func TestWrongAction(t *testing.T) {

@@ -85,8 +85,16 @@ func (a *Activities) RecordDestroy(ctx context.Context, in Destroy) (RecordedDes
 
 // TakeTurn tries once to take the turn of a build.
 func (a *Activities) TakeTurn(ctx context.Context, ref deployment.Ref) (Turn, error) {
+	if err := a.ours(ctx, ref); err != nil {
+		return "", typed(err)
+	}
 	turn, err := a.Store.TakeTurn(ctx, ref)
 	return turn, typed(err)
+}
+
+// ours is ErrNotItsBuild for a build that is not that of the workflow which asks.
+func (a *Activities) ours(ctx context.Context, ref deployment.Ref) error {
+	return a.Store.BelongsTo(ctx, ref, activity.GetInfo(ctx).WorkflowExecution.ID)
 }
 
 // AwaitTurn waits until a build has its turn or has ended. It heartbeats, so
@@ -97,9 +105,9 @@ func (a *Activities) AwaitTurn(ctx context.Context, ref deployment.Ref) (Turn, e
 	look := time.NewTicker(turnLook)
 	defer look.Stop()
 	for {
-		turn, err := a.Store.TakeTurn(ctx, ref)
+		turn, err := a.TakeTurn(ctx, ref)
 		if err != nil || turn != TurnWait {
-			return turn, typed(err)
+			return turn, err
 		}
 		activity.RecordHeartbeat(ctx)
 		select {
@@ -113,6 +121,9 @@ func (a *Activities) AwaitTurn(ctx context.Context, ref deployment.Ref) (Turn, e
 
 // Cancel ends a queued build, or marks a running one.
 func (a *Activities) Cancel(ctx context.Context, ref deployment.Ref) (deployment.Status, error) {
+	if err := a.ours(ctx, ref); err != nil {
+		return "", typed(err)
+	}
 	status, err := a.Store.Cancel(ctx, ref)
 	return status, typed(err)
 }
@@ -127,6 +138,9 @@ type FinishInput struct {
 // Finish ends a build by the staged exit of its deployer. While a deployer may
 // still run it fails with wire.ErrorFenceHeld, to be tried again soon.
 func (a *Activities) Finish(ctx context.Context, in FinishInput) (Ended, error) {
+	if err := a.ours(ctx, in.Ref); err != nil {
+		return Ended{}, typed(err)
+	}
 	ended, err := a.Store.Finish(ctx, in.Ref, in.Otherwise)
 	return ended, typed(err)
 }
@@ -202,7 +216,8 @@ func (a *Activities) IsNewest(ctx context.Context, ref deployment.Ref) (bool, er
 	return build == ref.Build, typed(err)
 }
 
-// StaysDown reports whether no build after one has run or may run.
+// StaysDown reports whether a deployment is idle and no build after one has run
+// or may run.
 func (a *Activities) StaysDown(ctx context.Context, ref deployment.Ref) (bool, error) {
 	down, err := a.Store.StaysDown(ctx, ref)
 	return down, typed(err)
@@ -221,6 +236,8 @@ func typed(err error) error {
 		})
 	case errors.Is(err, deployment.ErrUnknown):
 		return temporal.NewNonRetryableApplicationError("slipway does not know this deployment", wire.ErrorUnknownDeployment, nil)
+	case errors.Is(err, ErrNotItsBuild):
+		return temporal.NewNonRetryableApplicationError(ErrNotItsBuild.Error(), wire.ErrorNotItsBuild, nil)
 	case errors.Is(err, ErrAlreadyExists):
 		return temporal.NewNonRetryableApplicationError(ErrAlreadyExists.Error(), wire.ErrorAlreadyExists, nil)
 	case errors.Is(err, ErrInProgress):

@@ -20,6 +20,11 @@ import (
 // configuration.
 var ErrOtherConfiguration = errors.New("the same request came before with another configuration")
 
+// ErrNotItsBuild: a workflow asks for a build that the database does not have,
+// or has for another workflow. Both come of a database that was restored to a
+// time before the build, whose number was given away again since.
+var ErrNotItsBuild = errors.New("the database has no such build of this workflow; it may have been restored to an earlier time")
+
 // Submit is a submit that passed all checks.
 type Submit struct {
 	Deployment string
@@ -270,6 +275,20 @@ func (s *Store) RecordDestroy(ctx context.Context, in Destroy) (RecordedDestroy,
 		return countBuild(ctx, tx, in.Deployment, append(changed, number))
 	})
 	return out, err
+}
+
+// BelongsTo is ErrNotItsBuild where a build is not that of a workflow.
+func (s *Store) BelongsTo(ctx context.Context, ref deployment.Ref, workflowID string) error {
+	var belongs bool
+	err := s.pool.QueryRow(ctx, `SELECT exists (SELECT FROM builds WHERE deployment_id = $1 AND number = $2 AND workflow_id = $3)`,
+		ref.Deployment, ref.Build, workflowID).Scan(&belongs)
+	if err != nil {
+		return fmt.Errorf("look whose build %s is: %w", ref, err)
+	}
+	if !belongs {
+		return ErrNotItsBuild
+	}
+	return nil
 }
 
 // Turn is what a build may do next.

@@ -22,6 +22,9 @@
 //   - The exit of a deployer is staged with the build by the holder of the
 //     fence. Whoever finishes the build goes by it: a deploy that succeeded is
 //     never recorded as failed.
+//   - A step of a workflow touches no build but that which the workflow
+//     recorded. A database that was restored to an earlier time gives numbers
+//     again, and Temporal may still run the workflows that had them.
 //   - What happens to a deployment happens under the lock of its row, and the
 //     events of its channel are written in the same transaction. So sequences
 //     of events commit in order, and every event says what was true when it

@@ -96,13 +96,18 @@ func (s *Store) Preparations(ctx context.Context, age time.Duration) ([]Preparat
 const livesAgain = `exists (SELECT FROM builds WHERE deployment_id = $1 AND number > $2
 	AND (started_at IS NOT NULL OR status NOT IN ('cancelled', 'superseded')))`
 
-// StaysDown reports whether no build after ref has run or may run.
+// StaysDown reports whether a deployment is idle and no build after ref has run or
+// may run. In a database that was restored to an earlier time a deploy may have
+// the number that a destroy had.
 func (s *Store) StaysDown(ctx context.Context, ref deployment.Ref) (bool, error) {
-	var again bool
-	if err := s.pool.QueryRow(ctx, `SELECT `+livesAgain, ref.Deployment, ref.Build).Scan(&again); err != nil {
+	var down bool
+	err := s.pool.QueryRow(ctx, `
+		SELECT NOT `+livesAgain+` AND NOT exists (SELECT FROM deployment_states WHERE deployment_id = $1 AND state <> 'idle')`,
+		ref.Deployment, ref.Build).Scan(&down)
+	if err != nil {
 		return false, fmt.Errorf("look for a build after %s: %w", ref, err)
 	}
-	return !again, nil
+	return down, nil
 }
 
 // Newest is the newest build of a deployment, and the configuration of its

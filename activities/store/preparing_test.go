@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
+	"go.uber.org/zap"
 
 	"slipway.dev/slipway/activities/store"
 	"slipway.dev/slipway/schema/configuration"
@@ -135,14 +136,16 @@ func TestNewest(t *testing.T) {
 	}
 	require.True(t, newest(0), "there is none yet")
 	first := record(`{"vm":{"applications":{"forum":{"secretsSet":["other"]},"wiki":{}}}}`)
-	require.True(t, newest(first))
+	require.False(t, newest(first), "it is about to live")
 	require.False(t, newest(0))
 	require.Len(t, unneeded(), 2)
 	second := record(`{"vm":{"applications":{"forum":{"secretsSet":["key"]},"wiki":{}}}}`)
 	require.False(t, newest(first))
 	require.Equal(t, [][2]string{{"wiki", "key"}}, unneeded(), "a newer submit keeps it, whether it is deployed or not")
 	run(t, s, "one", second, 0)
+	require.True(t, newest(second))
 	hauled := destroy(t, s, "one")
+	run(t, s, "one", hauled.Build, 0)
 	require.True(t, newest(hauled.Build))
 	require.False(t, newest(second))
 	require.Equal(t, [][2]string{{"wiki", "key"}}, unneeded(), "a destroy needs what the newest submit needed")
@@ -163,8 +166,9 @@ func TestStaysDown(t *testing.T) {
 	}
 	destroyed := deployment.Ref{Deployment: "one", Build: destroyCalling(t, s, "one", frontEnd).Build}
 	require.False(t, down(1))
-	require.True(t, down(destroyed.Build))
+	require.False(t, down(destroyed.Build), "it lives: after a restore a deploy may have the number of a destroy")
 	run(t, s, "one", destroyed.Build, 0)
+	require.True(t, down(destroyed.Build))
 
 	again := submit(t, s, "one")
 	require.False(t, down(destroyed.Build), "it is about to live again")
@@ -182,6 +186,37 @@ func TestStaysDown(t *testing.T) {
 
 	run(t, s, "one", submit(t, s, "one"), 1)
 	require.False(t, down(destroyed.Build), "what failed may be up in parts")
+}
+
+// A database that was restored to an earlier time has given the number of a
+// workflow's build to another, or has no such build.
+func TestWorkflowsKeepToTheirBuilds(t *testing.T) {
+	s := database(t)
+	ref := deployment.Ref{Deployment: "d", Build: submit(t, s, "d")}
+	missing := deployment.Ref{Deployment: "d", Build: ref.Build + 1}
+	build, err := s.Build(t.Context(), ref)
+	require.NoError(t, err)
+	require.NoError(t, s.BelongsTo(t.Context(), ref, build.WorkflowID))
+	require.ErrorIs(t, s.BelongsTo(t.Context(), ref, "submit/d/before"), store.ErrNotItsBuild)
+	require.ErrorIs(t, s.BelongsTo(t.Context(), missing, build.WorkflowID), store.ErrNotItsBuild)
+
+	// The environment of the SDK is of a workflow that has no build.
+	var suite testsuite.WorkflowTestSuite
+	env := suite.NewTestActivityEnvironment()
+	a := &store.Activities{Store: s, Listener: s.Listener(zap.NewNop())}
+	env.RegisterActivity(a)
+	for _, c := range []struct{ step, in any }{
+		{a.TakeTurn, ref}, {a.AwaitTurn, ref}, {a.Cancel, ref}, {a.Finish, store.FinishInput{Ref: ref}},
+	} {
+		_, err := env.ExecuteActivity(c.step, c.in)
+		var final *temporal.ApplicationError
+		require.ErrorAs(t, err, &final)
+		require.Equal(t, wire.ErrorNotItsBuild, final.Type())
+		require.True(t, final.NonRetryable())
+	}
+	build, err = s.Build(t.Context(), ref)
+	require.NoError(t, err)
+	require.Equal(t, deployment.StatusQueued, build.Status)
 }
 
 // A submit waits for another, and is told when that takes too long.

@@ -302,8 +302,8 @@ func (s *Store) Key(ctx context.Context, name string, fresh []byte) ([]byte, err
 // what the newest deploy was started with whose infrastructure may be up.
 func (s *Store) Job(ctx context.Context, ref deployment.Ref) (deployment.Job, error) {
 	job := deployment.Job{Ref: ref}
-	err := s.pool.QueryRow(ctx, `SELECT action FROM builds WHERE deployment_id = $1 AND number = $2`,
-		ref.Deployment, ref.Build).Scan(&job.Action)
+	err := s.pool.QueryRow(ctx, `SELECT action, workflow_id FROM builds WHERE deployment_id = $1 AND number = $2`,
+		ref.Deployment, ref.Build).Scan(&job.Action, &job.WorkflowID)
 	if err != nil {
 		return job, fmt.Errorf("read build %s: %w", ref, orUnknown(err))
 	}

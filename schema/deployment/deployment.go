@@ -308,6 +308,7 @@ var (
 // Job is one run of a deployer.
 type Job struct {
 	Ref           Ref    `json:"ref"`
+	WorkflowID    string `json:"workflowId"` // whose build it is
 	Action        Action `json:"action"`
 	Configuration []byte `json:"configuration"` // canonical JSON without secret values
 	// Snapshot is the store path of the module source, Deployer the path of

@@ -78,6 +78,9 @@ const (
 	// ErrorAlreadyRan: a deploy whose deployer was started before never runs
 	// again. What became of it is staged with the build, or will not be.
 	ErrorAlreadyRan = "AlreadyRan"
+	// ErrorNotItsBuild: the build is not that of the workflow, because the
+	// database was restored to an earlier time. The workflow ends.
+	ErrorNotItsBuild = "NotItsBuild"
 	// ErrorSubmitInProgress: another submit of the deployment has its secrets
 	// in hand.
 	ErrorSubmitInProgress = "SubmitInProgress"
