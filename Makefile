@@ -70,10 +70,15 @@ bin/helm: tests/helm/go.mod tests/helm/go.sum
 	go build -C tests/helm -o $(CURDIR)/$@ helm.sh/helm/v4/cmd/helm
 	@touch $@
 
+bin/containerlint: tests/containerlint/go.mod tests/containerlint/go.sum tests/containerlint/main.go
+	@echo "Building containerlint: a minute or two the first time."
+	go build -C tests/containerlint -o $(CURDIR)/$@ .
+	@touch $@
+
 ##@ Develop
 
 .PHONY: check
-check: tools generated ## format, vet, staticcheck, determinism of workflows, tidy modules, generated files
+check: tools generated bin/containerlint ## format, vet, staticcheck, determinism of workflows, tidy modules, generated files, container file
 	@files=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$files" || { echo "not formatted: $$files"; exit 1; }
 	go vet ./...
 	$(TOOLS)/staticcheck ./...
@@ -99,7 +104,7 @@ $(TOOLS)/cyclonedx-gomod: .ci/tools/go.mod .ci/tools/go.sum
 	touch $@
 
 .PHONY: test
-test: deps-test build bin/kube-apiserver bin/helm $(KVSERVER) ## every test
+test: deps-test build bin/kube-apiserver bin/helm bin/containerlint $(KVSERVER) ## every test
 	@echo "Unit tests, most with the race detector:"
 	go test ./schema/...
 	GORACE=atexit_sleep_ms=0 go test -race $(RACE)

@@ -3,6 +3,7 @@ package tests
 import (
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -34,8 +35,47 @@ func instructions(t *testing.T, file string) []instruction {
 	return all
 }
 
-// There is no linter of container files that Go or Debian has, so these are the
-// rules that one would have, and those that tie the file to the chart.
+// lint is what BuildKit's linter (tests/containerlint) has to say about a
+// container file; nothing about one that is clean.
+func lint(t *testing.T, file string) string {
+	t.Helper()
+	const program = "../bin/containerlint"
+	require.FileExists(t, program, "run make "+strings.TrimPrefix(program, "../"))
+	out, err := exec.Command(program, file).CombinedOutput()
+	if err != nil {
+		require.IsType(t, &exec.ExitError{}, err)
+		require.NotEmpty(t, out)
+	}
+	return string(out)
+}
+
+func TestContainerFileIsLinted(t *testing.T) {
+	const file = "../deploy/container/Containerfile"
+	require.Empty(t, lint(t, file))
+
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NotContains(t, string(text), "check=skip")
+	bad := filepath.Join(t.TempDir(), "Containerfile")
+	for rule, c := range map[string]struct{ old, replacement string }{
+		"JSONArgsRecommended":            {`CMD ["serve"]`, `CMD serve`},
+		"LegacyKeyValueFormat":           {`USER 65532:65532`, "ENV NAME value\nUSER 65532:65532"},
+		"SecretsUsedInArgOrEnv":          {`USER 65532:65532`, "ENV API_KEY=value\nUSER 65532:65532"},
+		"UndefinedArgInFrom":             {`FROM ${BASE_IMAGE}`, `FROM ${BASE}`},
+		"WorkdirRelativePath":            {`WORKDIR /src`, `WORKDIR src`},
+		"NoEmptyContinuation":            {"apt-get update \\\n", "apt-get update \\\n\n"},
+		"MultipleInstructionsDisallowed": {`CMD ["serve"]`, "CMD [\"serve\"]\nCMD [\"serve\"]"},
+		// What is no container file at all.
+		"unknown instruction": {`USER 65532:65532`, `USR 65532:65532`},
+	} {
+		require.Contains(t, string(text), c.old)
+		require.NoError(t, os.WriteFile(bad, []byte(strings.Replace(string(text), c.old, c.replacement, 1)), 0o600))
+		require.Contains(t, lint(t, bad), rule)
+	}
+}
+
+// The rules that the linter does not have, and those that tie the file to the
+// chart.
 func TestContainerFile(t *testing.T) {
 	const root = ".."
 	all := instructions(t, root+"/deploy/container/Containerfile")
