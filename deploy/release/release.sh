@@ -36,7 +36,7 @@ build() { # build <folder of the source> <architecture> <program>
 
 again=$(mktemp -d)
 trap 'chmod -R u+w "$again"; rm -rf "$again"' EXIT
-git clone -q --no-local . "$again/source"
+git -c advice.detachedHead=false clone -q --no-local . "$again/source"
 git -C "$again/source" checkout -q --detach "$(git rev-parse HEAD)"
 
 rm -rf "$out"
