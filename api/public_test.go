@@ -1,7 +1,6 @@
 package api
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"slipway.dev/slipway/schema/configuration"
 	"slipway.dev/slipway/schema/deployment"
 )
 
@@ -117,6 +117,7 @@ func TestPublicBodiesThatAreRefused(t *testing.T) {
 		{`{"configuration":{"fleet":` + strings.Repeat("9", 100_000) + `}}`, codeInvalidRequest, "64 bits"},
 		{deep(99), codeInvalidRequest, "deeper than 100 levels"},
 		{deep(100_000), codeInvalidRequest, "deeper than 100 levels"},
+		{`{"configuration":{"` + strings.Repeat("k", 5000) + `":1}}`, codeInvalidRequest, "more than 4096 bytes together"},
 		{`{"configuration":{"a":"` + strings.Repeat("a", 1<<20) + `"}}`, codeRequestTooLarge, "1048576"},
 		{"{\"configuration\":{\"a\":\"\xff\"}}", codeInvalidRequest, "UTF-8"},
 	} {
@@ -239,20 +240,49 @@ func TestClientOf(t *testing.T) {
 	}
 }
 
-// A body at the limit of all things is answered in a moment.
+// A body at a limit takes about as long as one of its size that has nothing to
+// it. They have a part of what is allowed, for the time of the test.
 func TestLargeDrafts(t *testing.T) {
-	b, _ := startPublic(t)
+	b, at := startPublic(t)
 	b.SetSource(sourceOf(t, "composed", "/nix/store/one"))
-	applications := map[string]any{}
-	for i := range 4_000 {
-		applications[fmt.Sprintf("site-%c%c%c%c", 'a'+i%26, 'a'+i/26%26, 'a'+i/676%26, 'a'+i/17576)] = map[string]any{"domain": "a.example"}
+	const size = configuration.MaxBytes / 4
+	// fill repeats an item as often as the body may have it.
+	fill := func(before, item, after string) string {
+		before, after = `{"configuration":`+before, after+`}`
+		return before + strings.TrimSuffix(strings.Repeat(item, (size-len(before)-len(after))/len(item)), ",") + after
 	}
-	side := map[string]any{"solo": map[string]any{"applications": applications}}
-	body, err := json.Marshal(map[string]any{"configuration": side, "previous": side})
-	require.NoError(t, err)
-	require.Greater(t, len(body), 250_000)
-	var out applicationPaths
-	b.do("POST", "/application-paths", string(body), public...).json(t, &out)
-	require.Len(t, out.Applications, 4_002)
-	require.Empty(t, out.Changed)
+	sites := func() string {
+		var sites []string
+		for i := range size / 2 / 36 {
+			sites = append(sites, fmt.Sprintf(`"site-%c%c%c%c":{"domain":"a.example"}`, 'a'+i%26, 'a'+i/26%26, 'a'+i/676%26, 'a'+i/17576))
+		}
+		return `{"solo":{"applications":{` + strings.Join(sites, ",") + `}}}`
+	}
+	const levels = 80
+	took := func(body string, status int) time.Duration {
+		at.pass(time.Minute)
+		begun := time.Now()
+		a := b.do("POST", "/application-paths", body, public...)
+		require.Equal(t, status, a.status, a.body[:min(len(a.body), 500)])
+		return time.Since(begun)
+	}
+	plain := func() time.Duration { return took(fill(`{"k":[`, `0,`, `]}`), http.StatusOK) }
+	for name, c := range map[string]struct {
+		body   string
+		status int
+	}{
+		"a name of half the body":     {fill(`{"`+strings.Repeat("k", size/2)+`":[`, `0,`, `]}`), http.StatusBadRequest},
+		"the longest name":            {fill(`{"`+strings.Repeat("k", 4_000)+`":[`, `0,`, `]}`), http.StatusOK},
+		"many names, many levels":     {fill(strings.Repeat(`{"`+strings.Repeat("k", 40)+`":`, levels)+"[", `0,`, "]"+strings.Repeat("}", levels)), http.StatusOK},
+		"brackets":                    {fill(`{"k":[`, `[],`, `]}`), http.StatusOK},
+		"a name twice, after a while": {fill(`{"`+strings.Repeat("k", 4_000)+`":{"a":[`, `0,`, `],"a":0}}`), http.StatusBadRequest},
+		"many applications, twice":    {`{"configuration":` + sites() + `,"previous":` + sites() + `}`, http.StatusOK},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.InDelta(t, size, len(c.body), size/10)
+			// What else the machine does may fall on either.
+			slow := func() bool { return took(c.body, c.status) > 10*plain() }
+			require.False(t, slow() && slow() && slow())
+		})
+	}
 }

@@ -6,7 +6,6 @@ import (
 	"math"
 	"reflect"
 	"slices"
-	"strings"
 )
 
 // Changed names the applications, sorted, that differ between two
@@ -19,7 +18,7 @@ func (s Source) Changed(configuration, previous any) []string {
 	now, before := s.given(configuration), s.given(previous)
 	out := []string{}
 	for name, a := range now {
-		if b, ok := before[name]; !ok || !equal(a.spot, b.spot) || !secretsEqual(a.secrets, b.secrets) {
+		if b, ok := before[name]; !ok || !equal(a, b) {
 			out = append(out, name)
 		}
 	}
@@ -32,34 +31,17 @@ func (s Source) Changed(configuration, previous any) []string {
 	return out
 }
 
-type givenApplication struct {
-	spot
-	secrets []Secret
-}
-
-// given are the applications that a configuration itself has.
-func (s Source) given(configuration any) map[string]givenApplication {
-	rest, secrets := s.Schema.Split(configuration)
-	found := map[string]givenApplication{}
-	for _, a := range s.applications(rest) {
-		if !a.given {
-			continue
+// given are the applications that a configuration itself has, with the secrets
+// that it gives, and without those that it keeps.
+func (s Source) given(configuration any) map[string]spot {
+	w := splitter{root: s.Schema.document, patterns: s.Schema.patterns, keepGiven: true}
+	found := map[string]spot{}
+	for _, a := range s.applications(w.walk(configuration, []any{s.Schema.document}, nil)) {
+		if a.given {
+			found[a.path[len(a.path)-1]] = a
 		}
-		within := pointerOf(a.path) + "/"
-		own := givenApplication{spot: a}
-		for _, secret := range secrets {
-			if field, ok := strings.CutPrefix(secret.Path, within); ok {
-				own.secrets = append(own.secrets, Secret{Field: field, Value: secret.Value})
-			}
-		}
-		found[a.path[len(a.path)-1]] = own
 	}
 	return found
-}
-
-// secretsEqual: secrets come in the order of their paths.
-func secretsEqual(a, b []Secret) bool {
-	return slices.EqualFunc(a, b, func(a, b Secret) bool { return a.Field == b.Field && reflect.DeepEqual(a.Value, b.Value) })
 }
 
 // equal reports whether two places mean the same. At least one of them has a

@@ -19,11 +19,15 @@ const (
 	// MaxDepth is how deep objects and arrays may nest. Nix and PostgreSQL
 	// take less than a JSON parser does.
 	MaxDepth = 100
+	// MaxNames is how many bytes the names of the members on the way to one
+	// value may have together. A name is repeated for everything below it
+	// wherever places are told or kept, so a long one is a multiple of a body.
+	MaxNames = 4096
 )
 
 // Decode reads one JSON document more strictly than encoding/json: UTF-8 only,
 // no object with the same key twice, nothing behind the document, at most
-// MaxDepth levels, and only numbers and strings that Nix can hold (integers of
+// MaxDepth levels and MaxNames bytes of names, and only numbers and strings that Nix can hold (integers of
 // 64 bits, finite floats, no NUL). Numbers are json.Number, so that 1 and 1.0
 // stay apart: they are different types in Nix. The error is for the caller of
 // the API; it names the place as a JSON Pointer and holds no value.
@@ -33,7 +37,7 @@ func Decode(data []byte) (any, error) {
 	}
 	d := decoder{json.NewDecoder(bytes.NewReader(data))}
 	d.UseNumber()
-	value, err := d.value("", 0)
+	value, err := d.value(route{})
 	if err != nil {
 		return nil, err
 	}
@@ -45,101 +49,128 @@ func Decode(data []byte) (any, error) {
 
 type decoder struct{ *json.Decoder }
 
-func (d decoder) value(path string, depth int) (any, error) {
+// route is the way to a value. Its pointer is only written where something is
+// wrong there: of every value, that would cost the length of the way again.
+type route struct {
+	tokens []string
+	// names is how many bytes those tokens have that are names of members.
+	names int
+}
+
+func (r route) String() string { return place(pointerOf(r.tokens)) }
+
+// member and item lead one level down. The routes to siblings share their
+// memory, since there is one at a time.
+func (r route) member(name string) route { return route{append(r.tokens, name), r.names + len(name)} }
+func (r route) item(i int) route         { return route{append(r.tokens, strconv.Itoa(i)), r.names} }
+
+func (d decoder) value(at route) (any, error) {
 	token, err := d.Token()
 	if err != nil {
-		return nil, syntaxError(path, err)
+		return nil, syntaxError(at, err)
 	}
 	switch token := token.(type) {
 	case json.Delim:
-		if depth == MaxDepth {
-			return nil, fmt.Errorf("%s: nested deeper than %d levels", place(path), MaxDepth)
+		if len(at.tokens) == MaxDepth {
+			return nil, fmt.Errorf("%s: nested deeper than %d levels", at, MaxDepth)
 		}
 		if token == '{' {
-			return d.object(path, depth+1)
+			return d.object(at)
 		}
-		return d.array(path, depth+1)
+		return d.array(at)
 	case json.Number:
-		return token, checkNumber(path, token)
+		return token, checkNumber(at, token)
 	case string:
-		return token, checkString(path, token)
+		return token, checkString(at, token)
 	default:
 		return token, nil
 	}
 }
 
-func (d decoder) object(path string, depth int) (any, error) {
+func (d decoder) object(at route) (any, error) {
 	object := map[string]any{}
 	for d.More() {
 		token, err := d.Token()
 		if err != nil {
-			return nil, syntaxError(path, err)
+			return nil, syntaxError(at, err)
 		}
 		key, _ := token.(string) // the decoder takes nothing else for a key
-		if err := checkString(path, key); err != nil {
+		if err := checkString(at, key); err != nil {
 			return nil, err
 		}
-		member := Pointer(path, key)
-		if _, ok := object[key]; ok {
-			return nil, fmt.Errorf("%s: the key is there twice", place(member))
+		member := at.member(key)
+		if member.names > MaxNames {
+			return nil, fmt.Errorf("%s: the names on the way here have more than %d bytes together", member, MaxNames)
 		}
-		if object[key], err = d.value(member, depth); err != nil {
+		if _, ok := object[key]; ok {
+			return nil, fmt.Errorf("%s: the key is there twice", member)
+		}
+		if object[key], err = d.value(member); err != nil {
 			return nil, err
 		}
 	}
 	_, err := d.Token()
-	return object, syntaxError(path, err)
+	return object, syntaxError(at, err)
 }
 
-func (d decoder) array(path string, depth int) (any, error) {
+func (d decoder) array(at route) (any, error) {
 	array := []any{}
 	for d.More() {
-		item, err := d.value(Pointer(path, strconv.Itoa(len(array))), depth)
+		item, err := d.value(at.item(len(array)))
 		if err != nil {
 			return nil, err
 		}
 		array = append(array, item)
 	}
 	_, err := d.Token()
-	return array, syntaxError(path, err)
+	return array, syntaxError(at, err)
 }
 
 // checkNumber refuses what the JSON reader of Nix would wrap around or read as
 // infinite.
-func checkNumber(path string, n json.Number) error {
+func checkNumber(at route, n json.Number) error {
 	if !strings.ContainsAny(n.String(), ".eE") {
 		if _, err := n.Int64(); err != nil {
-			return fmt.Errorf("%s: an integer has at most 64 bits (from %d to %d)", place(path), math.MinInt64, math.MaxInt64)
+			return fmt.Errorf("%s: an integer has at most 64 bits (from %d to %d)", at, math.MinInt64, math.MaxInt64)
 		}
 		return nil
 	}
 	if _, err := n.Float64(); err != nil {
-		return fmt.Errorf("%s: the number is out of the range of a 64-bit float", place(path))
+		return fmt.Errorf("%s: the number is out of the range of a 64-bit float", at)
 	}
 	return nil
 }
 
-func checkString(path, s string) error {
+func checkString(at route, s string) error {
 	if strings.ContainsRune(s, 0) {
-		return fmt.Errorf("%s: a string holds the character NUL, which Nix has not", place(path))
+		return fmt.Errorf("%s: a string holds the character NUL, which Nix has not", at)
 	}
 	return nil
 }
 
-func syntaxError(path string, err error) error {
+func syntaxError(at route, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return errors.New("the body is not JSON: it ends too early")
 	default:
-		return fmt.Errorf("%s: the body is not JSON: %w", place(path), err)
+		return fmt.Errorf("%s: the body is not JSON: %w", at, err)
 	}
 }
 
 // Pointer appends a reference token to a JSON Pointer (RFC 6901).
 func Pointer(path, token string) string {
 	return path + "/" + escaper.Replace(token)
+}
+
+func pointerOf(path []string) string {
+	var pointer strings.Builder
+	for _, token := range path {
+		pointer.WriteByte('/')
+		_, _ = escaper.WriteString(&pointer, token) // a builder takes everything
+	}
+	return pointer.String()
 }
 
 var escaper = strings.NewReplacer("~", "~0", "/", "~1")

@@ -27,6 +27,8 @@ func TestDecodeRefuses(t *testing.T) {
 		"a large float":      {`{"n":1e999}`, "at /n: the number is out of the range"},
 		"101 levels":         {strings.Repeat("[", 101) + strings.Repeat("]", 101), "nested deeper than 100 levels"},
 		"10,000 levels":      {strings.Repeat(`{"a":`, 10_000) + "1" + strings.Repeat("}", 10_000), "nested deeper than 100 levels"},
+		"a long name":        {`{"` + strings.Repeat("k", 4097) + `":1}`, "the names on the way here have more than 4096 bytes together"},
+		"long names":         {`{"` + strings.Repeat("k", 4000) + `":[{"` + strings.Repeat("k", 97) + `":1}]}`, "the names on the way here have more than 4096 bytes together"},
 		"a million brackets": {strings.Repeat("[", 1_000_000), "nested deeper than 100 levels"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -46,8 +48,13 @@ func TestDecodeKeepsNumbersAsWritten(t *testing.T) {
 }
 
 func TestDecodeTakesTheDeepest(t *testing.T) {
-	_, err := configuration.Decode([]byte(strings.Repeat("[", 100) + strings.Repeat("]", 100)))
-	require.NoError(t, err)
+	for _, text := range []string{
+		strings.Repeat("[", 100) + strings.Repeat("]", 100),
+		`{"` + strings.Repeat("k", 4000) + `":[{"` + strings.Repeat("k", 96) + `":[[1]],"` + strings.Repeat("l", 96) + `":1}]}`,
+	} {
+		_, err := configuration.Decode([]byte(text))
+		require.NoError(t, err)
+	}
 }
 
 func FuzzDecode(f *testing.F) {

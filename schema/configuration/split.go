@@ -118,10 +118,11 @@ func secretNames(root any) (names []string, anyName bool) {
 }
 
 type splitter struct {
-	root     any
-	patterns patterns
-	keepSet  bool // secretsSet stays
-	secrets  []Secret
+	root      any
+	patterns  patterns
+	keepSet   bool // secretsSet stays
+	keepGiven bool // secrets that have a value stay, and are not listed
+	secrets   []Secret
 }
 
 func (w *splitter) walk(value any, schemas []any, path []string) any {
@@ -135,7 +136,10 @@ func (w *splitter) walk(value any, schemas []any, path []string) any {
 			flat := flatten(w.root, below)
 			switch {
 			case slices.ContainsFunc(flat, isSecret):
-				if member != nil && member != "" {
+				switch given := member != nil && member != ""; {
+				case given && w.keepGiven:
+					rest[key] = member
+				case given:
 					w.secrets = append(w.secrets, secretAt(here, member))
 				}
 			case !w.keepSet && key == secretsSet && slices.ContainsFunc(flat, isReadOnly):
@@ -162,14 +166,6 @@ func secretAt(path []string, value any) Secret {
 		s.Field = strings.Join(path[i+2:], ".")
 	}
 	return s
-}
-
-func pointerOf(path []string) string {
-	pointer := ""
-	for _, token := range path {
-		pointer = Pointer(pointer, token)
-	}
-	return pointer
 }
 
 func isSecret(node map[string]any) bool {

@@ -57,34 +57,59 @@ func Compile(document json.RawMessage) (*Schema, error) {
 }
 
 // Validate lists everything that the schema refuses in a configuration that
-// Decode read and Split took the secrets from. Nothing: it is accepted.
+// Decode read and Split took the secrets from. Nothing: it is accepted. Where
+// the list would be longer than a person reads, its last problem says that there
+// are more.
 func (s *Schema) Validate(value any) []Problem {
 	var invalid *jsonschema.ValidationError
 	if err := s.compiled.Validate(value); err == nil || !errors.As(err, &invalid) {
 		return nil
 	}
-	problems := leaves(nil, "", invalid)
+	r := refusals{left: mostOfProblems}
+	problems := r.leaves(nil, "", invalid)
 	slices.SortStableFunc(problems, func(a, b Problem) int {
 		return cmp.Or(strings.Compare(a.Path, b.Path), strings.Compare(a.Message, b.Message))
 	})
-	return slices.Compact(problems)
+	problems = slices.Compact(problems)
+	if r.left <= 0 {
+		problems = append(problems, Problem{"", "has more problems than are listed here"})
+	}
+	return problems
+}
+
+// mostOfProblems is how many bytes the problems of a configuration may take,
+// with aProblem for each beside its path. A body of values that are all wrong,
+// at a long way down, would have an answer that is many times its size.
+const (
+	mostOfProblems = MaxBytes
+	aProblem       = 50
+)
+
+// refusals reads what the validator says.
+type refusals struct{ left int }
+
+// take pays for a problem at a path; false where there were too many.
+func (r *refusals) take(path string) bool {
+	r.left -= len(path) + aProblem
+	return r.left > 0
 }
 
 // leaves collects the errors that have no cause of their own: what a person
 // can act on. within is the place of the error that e is a cause of.
-func leaves(problems []Problem, within string, e *jsonschema.ValidationError) []Problem {
-	path := ""
-	for _, token := range e.InstanceLocation {
-		path = Pointer(path, token)
+func (r *refusals) leaves(problems []Problem, within string, e *jsonschema.ValidationError) []Problem {
+	if r.left <= 0 {
+		return problems
 	}
+	path := pointerOf(e.InstanceLocation)
+	r.take(path)
 	switch k := e.ErrorKind.(type) {
 	case *kind.OneOf:
 		if len(k.Subschemas) > 0 { // more than one matched
 			return append(problems, Problem{path, "matches more than one of the allowed forms"})
 		}
-		return append(problems, alternatives(path, e)...)
+		return append(problems, r.alternatives(path, e)...)
 	case *kind.AnyOf:
-		return append(problems, alternatives(path, e)...)
+		return append(problems, r.alternatives(path, e)...)
 	case *kind.PropertyNames:
 		// The library shares the memory of this location with others, so it
 		// may say anything by now (jsonschema v6.0.3).
@@ -94,23 +119,23 @@ func leaves(problems []Problem, within string, e *jsonschema.ValidationError) []
 		return append(problems, Problem{path, "does not hold the items that it must hold"})
 	}
 	if len(e.Causes) == 0 {
-		return append(problems, explain(path, e.ErrorKind)...)
+		return append(problems, r.explain(path, e.ErrorKind)...)
 	}
 	for _, cause := range e.Causes {
-		problems = leaves(problems, path, cause)
+		problems = r.leaves(problems, path, cause)
 	}
 	return problems
 }
 
 // alternatives reports why none of several forms matched: the errors of the
 // form that came nearest, behind a line that says there are others.
-func alternatives(path string, e *jsonschema.ValidationError) []Problem {
+func (r *refusals) alternatives(path string, e *jsonschema.ValidationError) []Problem {
 	if len(e.Causes) == 0 {
 		return []Problem{{path, "matches none of the allowed forms"}}
 	}
-	best := leaves(nil, path, e.Causes[0])
+	best := r.leaves(nil, path, e.Causes[0])
 	for _, cause := range e.Causes[1:] {
-		if other := leaves(nil, path, cause); depth(other) > depth(best) || depth(other) == depth(best) && len(other) < len(best) {
+		if other := r.leaves(nil, path, cause); depth(other) > depth(best) || depth(other) == depth(best) && len(other) < len(best) {
 			best = other
 		}
 	}
@@ -127,7 +152,7 @@ func depth(problems []Problem) int {
 }
 
 // explain words one error without the value that caused it.
-func explain(path string, k jsonschema.ErrorKind) []Problem {
+func (r *refusals) explain(path string, k jsonschema.ErrorKind) []Problem {
 	one := func(format string, args ...any) []Problem {
 		return []Problem{{path, fmt.Sprintf(format, args...)}}
 	}
@@ -135,17 +160,9 @@ func explain(path string, k jsonschema.ErrorKind) []Problem {
 	case *kind.Type:
 		return one("is %s, allowed: %s", k.Got, strings.Join(k.Want, " or "))
 	case *kind.Required:
-		problems := make([]Problem, 0, len(k.Missing))
-		for _, name := range k.Missing {
-			problems = append(problems, Problem{Pointer(path, name), "is required"})
-		}
-		return problems
+		return r.members(path, k.Missing, "is required")
 	case *kind.AdditionalProperties:
-		problems := make([]Problem, 0, len(k.Properties))
-		for _, name := range k.Properties {
-			problems = append(problems, Problem{Pointer(path, name), "is not a known member here"})
-		}
-		return problems
+		return r.members(path, k.Properties, "is not a known member here")
 	case *kind.Enum:
 		return one("is not one of the allowed values: %s", oneLine(k.Want))
 	case *kind.Const:
@@ -198,6 +215,19 @@ func explain(path string, k jsonschema.ErrorKind) []Problem {
 	default:
 		return one("does not match the schema (%s)", strings.Join(k.KeywordPath(), "/"))
 	}
+}
+
+// members says the same of several members.
+func (r *refusals) members(path string, names []string, message string) []Problem {
+	var problems []Problem
+	for _, name := range names {
+		member := Pointer(path, name)
+		if !r.take(member) {
+			break
+		}
+		problems = append(problems, Problem{member, message})
+	}
+	return problems
 }
 
 func oneLine(value any) string {

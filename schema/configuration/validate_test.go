@@ -2,6 +2,7 @@ package configuration_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -66,6 +67,43 @@ func TestValidateReportsEveryProblemWithoutValues(t *testing.T) {
 	}, got)
 	require.Equal(t, []configuration.Problem{{Path: "/size", Message: "is required"}}, s.Validate(decode(t, `{"domain":"abc"}`)))
 	require.Empty(t, s.Validate(decode(t, `{"domain":"abc","size":4}`)))
+}
+
+// A body that is wrong everywhere has an answer of a size that can be sent.
+func TestProblemsAreBounded(t *testing.T) {
+	far := strings.Repeat("k", 4000)
+	s := compile(t, `{"additionalProperties": {"type": "array", "items": {"type": "string", "additionalProperties": false}}, "properties": {"free": {"additionalProperties": false}, "some": {"minProperties": 2}}}`)
+	for _, in := range []string{
+		`{"` + far + `":[` + strings.Repeat("0,", 100_000) + `0]}`,
+		`{"` + far + `":[` + strings.Repeat("0,", 200) + `0],"some":{}}`,
+	} {
+		problems := s.Validate(decode(t, in))
+		size := 0
+		for _, p := range problems[:len(problems)-1] {
+			size += len(p.Path) + len(p.Message)
+			require.True(t, p.Message == "is number, allowed: string" || p.Path == "/some", p.Message)
+		}
+		require.Less(t, size, configuration.MaxBytes)
+		if len(in) < 10_000 {
+			require.Len(t, problems, 202)
+			continue
+		}
+		require.Greater(t, len(problems), 200)
+		require.Equal(t, configuration.Problem{Message: "has more problems than are listed here"}, problems[len(problems)-1])
+	}
+	unknown := s.Validate(decode(t, `{"free":{`+keys(30_000)+`}}`))
+	require.Greater(t, len(unknown), 10_000)
+	require.Less(t, len(unknown), 20_000)
+	require.Equal(t, configuration.Problem{Message: "has more problems than are listed here"}, unknown[len(unknown)-1])
+}
+
+// keys are members with short names.
+func keys(n int) string {
+	var members strings.Builder
+	for i := range n {
+		fmt.Fprintf(&members, `,"k%d":0`, i)
+	}
+	return members.String()[1:]
 }
 
 func TestCompileRefuses(t *testing.T) {
