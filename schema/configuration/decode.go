@@ -23,12 +23,16 @@ const (
 	// value may have together. A name is repeated for everything below it
 	// wherever places are told or kept, so a long one is a multiple of a body.
 	MaxNames = 4096
+	// MaxNumber is how many characters a number may have that is not a plain
+	// integer, and how large its exponent may be. Every 64-bit float can be
+	// written so.
+	MaxNumber = 400
 )
 
 // Decode reads one JSON document more strictly than encoding/json: UTF-8 only,
 // no object with the same key twice, nothing behind the document, at most
 // MaxDepth levels and MaxNames bytes of names, and only numbers and strings that Nix can hold (integers of
-// 64 bits, finite floats, no NUL). Numbers are json.Number, so that 1 and 1.0
+// 64 bits, 64-bit floats of at most MaxNumber characters, no NUL). Numbers are json.Number, so that 1 and 1.0
 // stay apart: they are different types in Nix. The error is for the caller of
 // the API; it names the place as a JSON Pointer and holds no value.
 func Decode(data []byte) (any, error) {
@@ -126,17 +130,28 @@ func (d decoder) array(at route) (any, error) {
 	return array, syntaxError(at, err)
 }
 
-// checkNumber refuses what the JSON reader of Nix would wrap around or read as
-// infinite.
+// checkNumber refuses what the JSON reader of Nix would wrap around, or read as
+// infinite or as zero, and what would take long to compare: the schema is held
+// against exact fractions, which have as many digits as the exponent says.
 func checkNumber(at route, n json.Number) error {
-	if !strings.ContainsAny(n.String(), ".eE") {
+	mantissa, exponent, float := strings.Cut(strings.ToLower(n.String()), "e")
+	if !float && !strings.Contains(mantissa, ".") {
 		if _, err := n.Int64(); err != nil {
 			return fmt.Errorf("%s: an integer has at most 64 bits (from %d to %d)", at, math.MinInt64, math.MaxInt64)
 		}
 		return nil
 	}
-	if _, err := n.Float64(); err != nil {
-		return fmt.Errorf("%s: the number is out of the range of a 64-bit float", at)
+	if len(n) > MaxNumber {
+		return fmt.Errorf("%s: a number has at most %d characters", at, MaxNumber)
+	}
+	f, err := n.Float64()
+	if err != nil || f == 0 && strings.ContainsAny(mantissa, "123456789") {
+		return fmt.Errorf("%s: the number is out of the range of a 64-bit float (from %v to %v, and the same below 0)",
+			at, math.SmallestNonzeroFloat64, math.MaxFloat64)
+	}
+	// What is zero is so in every power of ten.
+	if power, err := strconv.Atoi(exponent); float && (err != nil || max(power, -power) > MaxNumber) {
+		return fmt.Errorf("%s: the exponent of a number is from -%d to %d", at, MaxNumber, MaxNumber)
 	}
 	return nil
 }

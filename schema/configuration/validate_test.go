@@ -69,6 +69,39 @@ func TestValidateReportsEveryProblemWithoutValues(t *testing.T) {
 	require.Empty(t, s.Validate(decode(t, `{"domain":"abc","size":4}`)))
 }
 
+// numbersSchema has everything that compares numbers.
+const numbersSchema = `{"properties": {
+	"least": {"items": {"minimum": 1}}, "most": {"items": {"maximum": 1, "exclusiveMaximum": 2}}, "steps": {"items": {"multipleOf": 0.1}},
+	"different": {"uniqueItems": true}, "whole": {"items": {"type": "integer"}}, "one": {"items": {"enum": [1, 5e-324]}},
+	"either": {"items": {"anyOf": [{"type": "number", "minimum": 1}, {"exclusiveMinimum": 0}]}}}}`
+
+// Whatever number is read can be compared, at about the cost of any other.
+func TestValidateComparesNumbers(t *testing.T) {
+	s := compile(t, numbersSchema)
+	for _, number := range []string{
+		"1", "9223372036854775807", "-9223372036854775808", "5e-324", "-5e-324", "1.7976931348623157e308", "0e-400", "0e400", "0." + strings.Repeat("0", 320) + "1",
+		"1." + strings.Repeat("3", 398), "1" + strings.Repeat("0", 300) + ".5", strings.Repeat("7", 60) + "e-380",
+	} {
+		items := number + `,"` + strings.Join(strings.Split("abcdefghijklmnopqrst", ""), `","`) + `"`
+		for _, member := range []string{"least", "most", "steps", "whole", "one", "either"} {
+			s.Validate(decode(t, `{"`+member+`":[`+items+`]}`))
+		}
+		require.Empty(t, s.Validate(decode(t, `{"different":[`+items+`]}`)), number)
+		require.Len(t, s.Validate(decode(t, `{"different":[`+items+`,`+number+`]}`)), 1, number)
+	}
+	for in, want := range map[string]string{
+		`{"least":[0.99999999999999999999]}`: "/least/0: is too small, the least allowed is 1",
+		`{"most":[1.00000000000000000001]}`:  "/most/0: is too large, the most allowed is 1",
+		`{"steps":[0.30000000000000000001]}`: "/steps/0: is not a multiple of 0.1",
+		`{"whole":[1.00000000000000000001]}`: "/whole/0: is number, allowed: integer",
+		`{"different":[1,1.0]}`:              "/different: items 0 and 1 are equal, all must differ",
+	} {
+		problems := s.Validate(decode(t, in))
+		require.Len(t, problems, 1, in)
+		require.Equal(t, want, problems[0].Path+": "+problems[0].Message)
+	}
+}
+
 // A body that is wrong everywhere has an answer of a size that can be sent.
 func TestProblemsAreBounded(t *testing.T) {
 	far := strings.Repeat("k", 4000)
@@ -170,13 +203,19 @@ func TestSplitSurvivesCyclesAndBadReferences(t *testing.T) {
 func FuzzSplitAndValidate(f *testing.F) {
 	s, err := configuration.Compile(json.RawMessage(secretSchema))
 	require.NoError(f, err)
+	numbers, err := configuration.Compile(json.RawMessage(numbersSchema))
+	require.NoError(f, err)
 	f.Add([]byte(`{"vm":{"applications":{"forum":{"apiKey":"canary"}}}}`))
 	f.Add([]byte(`{"vm":[{"applications":null}]}`))
+	for _, number := range []string{"1", "1e-1000001", "5e-324", "0e-400", "-1e308", "1e400", "0.1"} {
+		f.Add([]byte(`{"least":[` + number + `],"most":[` + number + `],"steps":[` + number + `],"different":[` + number + strings.Repeat(`,"a"`, 20) + `]}`))
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		value, err := configuration.Decode(data)
 		if err != nil {
 			return
 		}
+		numbers.Validate(value)
 		rest, given := s.Split(value)
 		s.Validate(rest)
 		cleaned, applications, problems := s.Secrets(rest, given, nil)
