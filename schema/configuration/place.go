@@ -77,10 +77,12 @@ func (c choices) parts(node map[string]any, value any) []any {
 		}
 	}
 	object, _ := value.(map[string]any)
-	dependent, _ := node["dependentSchemas"].(map[string]any)
-	for _, key := range sortedKeys(dependent) {
-		if _, ok := object[key]; ok {
-			parts = append(parts, dependent[key])
+	for _, keyword := range dependentKeywords {
+		dependent, _ := node[keyword].(map[string]any)
+		for _, key := range sortedKeys(dependent) {
+			if _, ok := object[key]; ok {
+				parts = append(parts, dependent[key])
+			}
 		}
 	}
 	return parts

@@ -419,7 +419,7 @@ func (w *fieldWalker) fields(value any, schemas []any, path, followed []string, 
 		below := w.patterns.propertySchemas(nodes, key)
 		flat := flatten(w.root, below)
 		here := append(slices.Clip(path), key)
-		if slices.ContainsFunc(flat, isSecret) {
+		if isSecret(flat) {
 			found(strings.Join(here, "."))
 			continue
 		}

@@ -82,11 +82,12 @@ func (s *Schema) mayHold(stored json.RawMessage) bool {
 	})
 }
 
-// secretNames are the names of all properties that a schema marks as secret,
+// secretNames are the names of all properties that a schema may mark as secret,
 // wherever they are. anyName is that there may be others: a secret under a
 // pattern, or a name that may be written in more than one way.
 func secretNames(root any) (names []string, anyName bool) {
-	secret := func(schema any) bool { return slices.ContainsFunc(flatten(root, []any{schema}), isSecret) }
+	// What makes the rest of a secret may be said elsewhere of the same place.
+	secret := func(schema any) bool { return says(flatten(root, []any{schema}), "format", "password") }
 	found := map[string]bool{}
 	var walk func(value any)
 	walk = func(value any) {
@@ -135,7 +136,7 @@ func (w *splitter) walk(value any, schemas []any, path []string) any {
 			below := w.patterns.propertySchemas(nodes, key)
 			flat := flatten(w.root, below)
 			switch {
-			case slices.ContainsFunc(flat, isSecret):
+			case isSecret(flat):
 				switch given := member != nil && member != ""; {
 				case given && w.keepGiven:
 					rest[key] = member
@@ -168,8 +169,14 @@ func secretAt(path []string, value any) Secret {
 	return s
 }
 
-func isSecret(node map[string]any) bool {
-	return node["writeOnly"] == true && node["format"] == "password"
+// isSecret reports whether the schema objects of a place mark it as a secret,
+// be it that each of them says a part.
+func isSecret(nodes []map[string]any) bool {
+	return says(nodes, "writeOnly", true) && says(nodes, "format", "password")
+}
+
+func says(nodes []map[string]any, keyword string, value any) bool {
+	return slices.ContainsFunc(nodes, func(node map[string]any) bool { return node[keyword] == value })
 }
 
 func isReadOnly(node map[string]any) bool { return node["readOnly"] == true }
@@ -204,6 +211,10 @@ func expand(root any, schemas []any, parts func(node map[string]any) []any) []ma
 	return nodes
 }
 
+// dependentKeywords have schemas for an object that has a member; the second is
+// of earlier drafts, and the validator still knows it.
+var dependentKeywords = []string{"dependentSchemas", "dependencies"}
+
 // allParts are the subschemas of a node that may apply to the same place.
 func allParts(node map[string]any) []any {
 	var parts []any
@@ -214,68 +225,13 @@ func allParts(node map[string]any) []any {
 	for _, keyword := range []string{"if", "then", "else"} {
 		parts = append(parts, node[keyword])
 	}
-	dependent, _ := node["dependentSchemas"].(map[string]any)
-	for _, key := range slices.Sorted(maps.Keys(dependent)) {
-		parts = append(parts, dependent[key])
+	for _, keyword := range dependentKeywords {
+		dependent, _ := node[keyword].(map[string]any)
+		for _, key := range sortedKeys(dependent) {
+			parts = append(parts, dependent[key])
+		}
 	}
 	return parts
-}
-
-// resolve follows a reference within the schema. A schema stands alone, so
-// there are no others (Compile loads none).
-func resolve(root any, ref string) any {
-	pointer, ok := strings.CutPrefix(ref, "#")
-	if !ok {
-		return nil
-	}
-	if pointer != "" && pointer[0] != '/' {
-		return anchor(root, pointer)
-	}
-	at := root
-	for token := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
-		if token == "" && pointer == "" {
-			return root
-		}
-		switch node := at.(type) {
-		case map[string]any:
-			at = node[unescape(token)]
-		case []any:
-			i, err := strconv.Atoi(token)
-			if err != nil || i < 0 || i >= len(node) {
-				return nil
-			}
-			at = node[i]
-		default:
-			return nil
-		}
-	}
-	return at
-}
-
-// unescape reads a reference token of a JSON Pointer.
-func unescape(token string) string { return unescaper.Replace(token) }
-
-var unescaper = strings.NewReplacer("~1", "/", "~0", "~")
-
-func anchor(at any, name string) any {
-	switch node := at.(type) {
-	case map[string]any:
-		if node["$anchor"] == name || node["$dynamicAnchor"] == name {
-			return node
-		}
-		for _, part := range node {
-			if found := anchor(part, name); found != nil {
-				return found
-			}
-		}
-	case []any:
-		for _, part := range node {
-			if found := anchor(part, name); found != nil {
-				return found
-			}
-		}
-	}
-	return nil
 }
 
 // patterns are those of patternProperties, compiled once; nil for one that Go
@@ -329,11 +285,12 @@ func (p patterns) propertySchemas(nodes []map[string]any, key string) []any {
 func itemSchemas(nodes []map[string]any, i int) []any {
 	var schemas []any
 	for _, node := range nodes {
+		keywords := []string{"items", "unevaluatedItems", "contains"}
 		if prefix, _ := node["prefixItems"].([]any); i < len(prefix) {
 			schemas = append(schemas, prefix[i])
-			continue
+			keywords = []string{"contains"}
 		}
-		for _, keyword := range []string{"items", "unevaluatedItems", "contains"} {
+		for _, keyword := range keywords {
 			if schema, ok := node[keyword]; ok {
 				schemas = append(schemas, schema)
 			}
@@ -360,7 +317,7 @@ func (p patterns) dropRequired(root, at any) any {
 		kept := make([]any, 0, len(required))
 		for _, name := range required {
 			key, ok := name.(string)
-			if !ok || !slices.ContainsFunc(flatten(root, p.propertySchemas(flatten(root, []any{node}), key)), isSecret) {
+			if !ok || !isSecret(flatten(root, p.propertySchemas(flatten(root, []any{node}), key))) {
 				kept = append(kept, name)
 			}
 		}

@@ -33,11 +33,16 @@ type Schema struct {
 	patterns    patterns
 }
 
-// Compile reads a JSON Schema (2020-12 unless it says otherwise).
+// Compile reads a JSON Schema (2020-12). It refuses one with references that
+// Split cannot follow, of which a secret could be behind (docs/module-source.md);
+// the error says what to write instead.
 func Compile(document json.RawMessage) (*Schema, error) {
 	value, err := jsonschema.UnmarshalJSON(strings.NewReader(string(document)))
 	if err != nil {
 		return nil, fmt.Errorf("the schema is not JSON: %w", err)
+	}
+	if err := followable(value); err != nil {
+		return nil, err
 	}
 	s := &Schema{document: value, patterns: patterns{}, choices: choices{}}
 	s.patterns.compile(value)

@@ -140,9 +140,64 @@ func keys(n int) string {
 }
 
 func TestCompileRefuses(t *testing.T) {
-	for _, schema := range []string{"", "[]", `"x"`, `{"type": "no such"}`, `{"$ref": "#/missing"}`, `{"$ref": "https://example.org/other"}`, `{"pattern": "("}`} {
+	for _, schema := range []string{"", "[]", `"x"`, `{"type": "no such"}`, `{"pattern": "("}`, `{"$schema": 5}`} {
 		_, err := configuration.Compile(json.RawMessage(schema))
 		require.Error(t, err, schema)
+	}
+	const instead = `write "$ref": "#/$defs/<name>" instead`
+	for schema, says := range map[string]string{
+		`{"$ref": "#/missing"}`:                           instead,
+		`{"$ref": "https://example.org/other"}`:           instead,
+		`{"properties": {"a": {"$ref": "other"}}}`:        `refers to "other" at /properties/a`,
+		`{"$ref": "#/$defs/a%2"}`:                         "not in it",
+		`{"$ref": "#/$defs/a%2Fb", "$defs": {"a/b": {}}}`: "not in it",
+		`{"items": {"$ref": "#s"}}`:                       "not in it",
+		`{"items": {"$ref": "#s"}, "$defs": {"s": {"$anchor": "s"}}, "default": {"$anchor": "s"}}`:   "or more than once",
+		`{"properties": {"a": {"$dynamicRef": "#s"}}, "$defs": {"s": {"$dynamicAnchor": "s"}}}`:      `a "$dynamicRef" at /properties/a`,
+		`{"allOf": [{"$ref": "#/x-defs/a"}], "x-defs": {"a": {"items": {"$recursiveRef": "#"}}}}`:    `a "$recursiveRef" at /allOf/0/items`,
+		`{"properties": {"a": {"$ref": "urn:s"}}, "$defs": {"s": {"$id": "urn:s"}}}`:                 "/$defs/s",
+		`{"properties": {"a": {"$ref": "#/$defs/s"}}, "$defs": {"s": {"$id": "urn:s", "type": {}}}}`: `an "$id" at /$defs/s`,
+		`{"$id": "https://example.org/s", "items": {"$ref": "s#/$defs/a"}, "$defs": {"a": {}}}`:      "outside of it",
+		`{"$schema": "http://json-schema.org/draft-07/schema#", "items": [{}]}`:                      "2020-12",
+		`{"$schema": "https://json-schema.org/draft/2019-09/schema"}`:                                "2020-12",
+	} {
+		_, err := configuration.Compile(json.RawMessage(schema))
+		require.ErrorContains(t, err, says, schema)
+	}
+	for _, schema := range []string{
+		`{"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "https://example.org/s", "$ref": "#"}`,
+		`{"properties": {"$ref": {"type": "string"}, "$id": {}, "default": {"$ref": "#/x-a/0"}}, "x-a": [{}, {"$ref": "elsewhere", "$id": "x"}]}`,
+		`{"default": {"$ref": "none", "$id": "none"}, "enum": [{"$dynamicRef": "none"}], "const": {"$ref": "none"}, "examples": [{"$ref": "none"}]}`,
+	} {
+		_, err := configuration.Compile(json.RawMessage(schema))
+		require.NoError(t, err, schema)
+	}
+}
+
+// Wherever the validator finds the schema of a secret, its value is taken out.
+func TestSecretsBehindReferencesAreFound(t *testing.T) {
+	for name, schema := range map[string]string{
+		"a name with an escape":    `{"properties": {"key": {"$ref": "#/$defs/a%20b"}}, "$defs": {"a b": SECRET}}`,
+		"an escaped slash":         `{"properties": {"key": {"$ref": "#/$defs/a~1b%25"}}, "$defs": {"a/b%": SECRET}}`,
+		"escapes throughout":       `{"properties": {"key": {"$ref": "#%2F%24defs%2Fa"}}, "$defs": {"a": SECRET}}`,
+		"an anchor":                `{"properties": {"key": {"$ref": "#s"}}, "x-defs": {"a": {"$anchor": "t"}}, "$defs": {"a": {"$anchor": "s", "allOf": [SECRET]}}}`,
+		"an anchor of another way": `{"properties": {"key": {"$ref": "#%73"}}, "$defs": {"a": {"$dynamicAnchor": "s", "allOf": [SECRET]}}}`,
+		"a part in either":         `{"properties": {"key": {"$ref": "#/$defs/password", "writeOnly": true}}, "$defs": {"password": {"type": "string", "format": "password"}}}`,
+		"two objects":              `{"properties": {"key": {"writeOnly": true}}, "allOf": [{"properties": {"key": {"format": "password"}}}]}`,
+		"dependencies":             `{"dependencies": {"mode": {"properties": {"key": SECRET}}}}`,
+		"dependent schemas":        `{"dependentSchemas": {"mode": {"properties": {"key": SECRET}}}}`,
+		"contained in a list":      `{"properties": {"list": {"prefixItems": [{}], "contains": {"properties": {"key": SECRET}}}}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := compile(t, strings.ReplaceAll(schema, "SECRET", `{"type": "string", "writeOnly": true, "format": "password"}`))
+			rest, secrets := s.Split(decode(t, `{"mode":"x","key":"CANARY","list":[{"key":"CANARY"}]}`))
+			require.Len(t, secrets, 1)
+			require.Equal(t, "CANARY", secrets[0].Value)
+			require.Empty(t, s.Validate(rest))
+			masked, err := s.Mask(json.RawMessage(`{"mode":"x","key":"CANARY","list":[{"key":"CANARY"}]}`))
+			require.NoError(t, err)
+			require.Equal(t, 1, strings.Count(string(masked), "CANARY"), "of a place that is no secret")
+		})
 	}
 }
 

@@ -151,6 +151,9 @@ func TestWhatIsMissingOrWrong(t *testing.T) {
 		"draft": {map[string]string{"schema": `{ "$schema" = "http://json-schema.org/draft-07/schema#"; }`, "method": `"other"`}, []expected{
 			{"schema", Wrong, "draft-07"}, {"method", Wrong, `"other" is none of methods`},
 		}},
+		"references": {map[string]string{"schema": `{ "$ref" = "urn:other"; "$defs".other = { "$id" = "urn:other"; }; }`}, []expected{
+			{"schema", Wrong, `write "$ref": "#/$defs/<name>" instead`},
+		}},
 		"not pinned": {map[string]string{"method": "null", "renames": `{ wiki.gone = "key"; }`}, []expected{
 			{"method", Wrong, "root keys applications, domain instead of vm"}, {"renames", Wrong, "no field gone in the application wiki"},
 		}},
