@@ -298,38 +298,3 @@ func itemSchemas(nodes []map[string]any, i int) []any {
 	}
 	return schemas
 }
-
-// withoutSecretRequirements copies a schema in which no secret is required:
-// OpenBao may have it already, so a configuration is complete without.
-func (p patterns) withoutSecretRequirements(schema any) any { return p.dropRequired(schema, schema) }
-
-func (p patterns) dropRequired(root, at any) any {
-	switch node := at.(type) {
-	case map[string]any:
-		out := make(map[string]any, len(node))
-		for key, part := range node {
-			out[key] = p.dropRequired(root, part)
-		}
-		required, _ := node["required"].([]any)
-		if len(required) == 0 {
-			return out
-		}
-		kept := make([]any, 0, len(required))
-		for _, name := range required {
-			key, ok := name.(string)
-			if !ok || !isSecret(flatten(root, p.propertySchemas(flatten(root, []any{node}), key))) {
-				kept = append(kept, name)
-			}
-		}
-		out["required"] = kept
-		return out
-	case []any:
-		out := make([]any, len(node))
-		for i, part := range node {
-			out[i] = p.dropRequired(root, part)
-		}
-		return out
-	default:
-		return at
-	}
-}

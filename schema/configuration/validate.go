@@ -50,14 +50,17 @@ func Compile(document json.RawMessage) (*Schema, error) {
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
 	c.UseLoader(jsonschema.SchemeURLLoader{}) // a schema stands alone
-	if err := c.AddResource(name, s.patterns.withoutSecretRequirements(value)); err != nil {
+	d := newDropper(value, s.patterns)
+	// The choices are looked up where they are in the document.
+	const inPlace = name + ":in-place"
+	if err := errors.Join(c.AddResource(name, d.copy(value, false)), c.AddResource(inPlace, d.copy(value, true))); err != nil {
 		return nil, fmt.Errorf("the schema is not a JSON Schema: %w", err)
 	}
 	if s.compiled, err = c.Compile(name); err != nil {
 		return nil, fmt.Errorf("the schema is not a JSON Schema: %w", err)
 	}
 	s.secretNames, s.anyName = secretNames(value)
-	s.choices.compile(c, name+"#", value)
+	s.choices.compile(c, inPlace+"#", value)
 	return s, nil
 }
 

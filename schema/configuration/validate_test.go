@@ -248,6 +248,45 @@ func TestSplitTakesSecretsOut(t *testing.T) {
 	require.Empty(t, s.Validate(rest), "a secret is not required")
 }
 
+// No schema can require a secret, wherever it does so: OpenBao may have it.
+func TestASecretIsNotRequired(t *testing.T) {
+	const members = `"properties": {"mode": {}, "file": {}, "key": {"writeOnly": true, "format": "password"}}`
+	for name, test := range map[string]struct {
+		schema   string
+		accepted []string
+		refused  []string
+	}{
+		"beside":              {`{` + members + `, "required": ["mode", "key"]}`, []string{`{"mode":1}`}, []string{`{}`}},
+		"allOf":               {`{` + members + `, "allOf": [{"required": ["mode", "key"]}]}`, []string{`{"mode":1}`}, []string{`{}`}},
+		"then":                {`{` + members + `, "if": {"properties": {"mode": {"const": 1}}}, "then": {"required": ["key"]}, "else": {"required": ["file"]}}`, []string{`{"mode":1}`, `{"mode":2,"file":1}`}, []string{`{"mode":2}`}},
+		"else":                {`{` + members + `, "if": {"required": ["mode"]}, "else": {"required": ["key"]}}`, []string{`{"mode":1}`, `{}`}, nil},
+		"anyOf":               {`{` + members + `, "anyOf": [{"required": ["key"]}, {"required": ["file"]}]}`, []string{`{}`, `{"file":1}`}, nil},
+		"oneOf":               {`{` + members + `, "oneOf": [{"required": ["key"]}, {"required": ["file"]}]}`, []string{`{}`, `{"file":1}`, `{"key":"v"}`}, nil},
+		"oneOf, by others":    {`{` + members + `, "oneOf": [{"required": ["mode"]}, {"required": ["file"]}]}`, []string{`{"file":1}`}, []string{`{}`, `{"mode":1,"file":1}`}},
+		"a condition":         {`{` + members + `, "if": {"required": ["key"]}, "then": {"required": ["mode"]}}`, []string{`{}`, `{"key":"v","mode":1}`}, []string{`{"key":"v"}`}},
+		"dependentRequired":   {`{` + members + `, "dependentRequired": {"mode": ["key", "file"]}}`, []string{`{"mode":1,"file":1}`}, []string{`{"mode":1}`}},
+		"dependencies":        {`{` + members + `, "dependencies": {"mode": ["key", "file"]}}`, []string{`{"mode":1,"file":1}`}, []string{`{"mode":1}`}},
+		"dependentSchemas":    {`{` + members + `, "dependentSchemas": {"mode": {"required": ["key"]}}}`, []string{`{"mode":1}`}, nil},
+		"a reference":         {`{"allOf": [{"$ref": "#/$defs/m"}, {"$ref": "#/$defs/r"}], "$defs": {"m": {` + members + `}, "r": {"anyOf": [{"required": ["key"]}]}}}`, []string{`{}`}, nil},
+		"other objects above": {`{"properties": {"a": {` + members + `}}, "allOf": [{"properties": {"a": {"required": ["key", "mode"]}}}]}`, []string{`{"a":{"mode":1}}`}, []string{`{"a":{}}`}},
+		"a pattern above":     {`{"additionalProperties": {` + members + `}, "allOf": [{"patternProperties": {"^a": {"required": ["key"]}}}]}`, []string{`{"a":{}}`}, nil},
+		"items":               {`{"properties": {"a": {"items": {` + members + `}, "allOf": [{"items": {"required": ["key"]}}]}}}`, []string{`{"a":[{}]}`}, nil},
+		"itself":              {`{` + members + `, "additionalProperties": {"$ref": "#"}, "allOf": [{"required": ["key"]}]}`, []string{`{"x":{"y":{}}}`}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := compile(t, test.schema)
+			for _, in := range test.accepted {
+				rest, given := s.Split(decode(t, in))
+				require.Empty(t, s.ValidateWith(rest, given), in)
+			}
+			for _, in := range test.refused {
+				rest, given := s.Split(decode(t, in))
+				require.NotEmpty(t, s.ValidateWith(rest, given), in)
+			}
+		})
+	}
+}
+
 func TestSplitSurvivesCyclesAndBadReferences(t *testing.T) {
 	s := compile(t, `{"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/b"}, {"type": "object"}]}, "b": {"properties": {"x": {"$ref": "#/$defs/a"}, "s": {"writeOnly": true, "format": "password"}}}}}`)
 	deep := strings.Repeat(`{"x":`, 50) + `{"s":"v"}` + strings.Repeat("}", 50)
