@@ -168,6 +168,11 @@ func (a *api) take(ctx context.Context, id string, ok checked, workflowID string
 		if len(stored) > 0 {
 			submit.StoredBuild = &build
 		}
+		if len(values)+len(stored) > configuration.MaxSecrets {
+			return wire.SubmitAnswer{}, refuse(codeInvalidConfiguration, "the submit gives %d secrets, and the stored configuration of the deployment "+
+				"holds %d more that are to be moved to OpenBao; together at most %d can be: clear some (secretsClear), and give them with the next submit",
+				len(values), len(stored), configuration.MaxSecrets)
+		}
 		values = append(values, stored...)
 		submit.Secrets = ok.secrets
 	}

@@ -3,6 +3,7 @@ package configuration
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -12,6 +13,10 @@ import (
 // secretsClear is the member of an application that lists the secrets to
 // delete.
 const secretsClear = "secretsClear"
+
+// MaxSecrets is how many values of secrets one submit may bring. OpenBao gets
+// them one after the other while the client waits.
+const MaxSecrets = 256
 
 // SecretEntry is a secret that OpenBao has, or had. It holds no value.
 type SecretEntry struct {
@@ -67,11 +72,16 @@ type Renames map[string]map[string]string
 // about. rest is not changed.
 //
 // The problems are secrets that cannot be kept: outside of an application, under
-// a name that cannot be part of a path, or given twice.
+// a name that cannot be part of a path, or given twice, or more than MaxSecrets.
 func (s *Schema) Secrets(rest any, given []Secret, renames Renames) (any, []ApplicationSecrets, []Problem) {
 	w := fieldWalker{root: s.document, patterns: s.patterns, applications: map[string]ApplicationSecrets{}}
 	w.walk(rest, []any{s.document}, nil)
 	var problems []Problem
+	if len(given) > MaxSecrets {
+		problems = append(problems, Problem{given[MaxSecrets].Path, fmt.Sprintf(
+			"is one secret too many: a submit gives at most %d; give the others with the next one, which keeps those that are set", MaxSecrets)})
+		given = given[:MaxSecrets]
+	}
 	names := map[string][]string{}   // path of an application → fields given
 	keptAs := map[[2]string]string{} // application and field → pointer
 	for _, secret := range given {
@@ -92,7 +102,7 @@ func (s *Schema) Secrets(rest any, given []Secret, renames Renames) (any, []Appl
 		}
 	}
 	var found []ApplicationSecrets
-	cleaned := rest
+	cleaned, e := rest, newEditor()
 	for _, path := range slices.Sorted(maps.Keys(w.applications)) {
 		a := w.applications[path]
 		a.Fields = slices.DeleteFunc(a.Fields, func(field string) bool { return !IsSecretName(field) })
@@ -101,7 +111,7 @@ func (s *Schema) Secrets(rest any, given []Secret, renames Renames) (any, []Appl
 			continue
 		}
 		a.Given = slices.Sorted(slices.Values(names[path]))
-		cleaned = edit(cleaned, path, func(application map[string]any) { a.Clear = clean(application, a.Fields, a.Given) })
+		cleaned = e.edit(cleaned, path, func(application map[string]any) { a.Clear = clean(application, a.Fields, a.Given) })
 		a.Former = former(renames[a.Application], a.Fields)
 		// An application without secrets has something to be cleaned at most.
 		if len(a.Fields) > 0 {
@@ -113,13 +123,18 @@ func (s *Schema) Secrets(rest any, given []Secret, renames Renames) (any, []Appl
 
 // secretName is what a name looks like: it becomes part of a path in OpenBao,
 // and a client may choose it where a schema allows any property.
-const secretName = `^[A-Za-z0-9_-]+([.][A-Za-z0-9_-]+)*$`
+var secretName = regexp.MustCompile(`^[A-Za-z0-9_-]+([.][A-Za-z0-9_-]+)*$`)
 
 // IsSecretName reports whether an application or a field of that name can have
 // a secret: letters, digits, _ and -, and single dots between them.
 func IsSecretName(name string) bool {
-	matches, err := regexp.MatchString(secretName, name)
-	return err == nil && matches && len(name) <= 200
+	return len(name) <= 200 && secretName.MatchString(name)
+}
+
+// has reports whether a sorted list has a name.
+func has(sorted []string, name string) bool {
+	_, found := slices.BinarySearch(sorted, name)
+	return found
 }
 
 // clean removes from secretsClear what cannot be cleared, and returns what can.
@@ -133,7 +148,7 @@ func clean(application map[string]any, fields, given []string) []string {
 	kept := make([]any, 0, len(list))
 	for _, item := range list {
 		name, isName := item.(string)
-		if isName && (!slices.Contains(fields, name) || slices.Contains(given, name)) {
+		if isName && (!has(fields, name) || has(given, name)) {
 			continue
 		}
 		kept = append(kept, item)
@@ -170,17 +185,22 @@ func former(renames map[string]string, fields []string) map[string][]string {
 // returns the values that go with them, as Split does. What the submit gives or
 // clears is not among them.
 func (s *Schema) Stored(stored any, applications []ApplicationSecrets) []Secret {
-	_, secrets := s.Split(stored)
+	w := splitter{root: s.document, patterns: s.patterns}
+	w.walk(stored, []any{s.document}, nil)
+	of := map[string][]Secret{}
+	for _, secret := range w.sorted() {
+		of[secret.Application] = append(of[secret.Application], secret)
+	}
 	var found []Secret
 	for i := range applications {
 		a := &applications[i]
 		a.Stored = nil
-		for _, secret := range secrets {
-			if secret.Application != a.Application || !slices.Contains(a.Fields, secret.Field) ||
-				slices.Contains(a.Given, secret.Field) || slices.Contains(a.Clear, secret.Field) ||
-				slices.Contains(a.Stored, secret.Field) {
+		seen := map[string]bool{}
+		for _, secret := range of[a.Application] {
+			if seen[secret.Field] || !has(a.Fields, secret.Field) || has(a.Given, secret.Field) || has(a.Clear, secret.Field) {
 				continue
 			}
+			seen[secret.Field] = true
 			a.Stored = append(a.Stored, secret.Field)
 			found = append(found, secret)
 		}
@@ -209,20 +229,21 @@ type SecretDecision struct {
 // configuration held. A preview, which looks at no OpenBao, has none live.
 func (a ApplicationSecrets) Decide(live []string) SecretDecision {
 	var d SecretDecision
+	live = slices.Sorted(slices.Values(live))
 	for _, field := range a.Fields {
-		old := slices.IndexFunc(a.Former[field], func(name string) bool { return slices.Contains(live, name) })
+		old := slices.IndexFunc(a.Former[field], func(name string) bool { return has(live, name) })
 		switch {
-		case slices.Contains(a.Given, field):
+		case has(a.Given, field):
 			d.Write = append(d.Write, field)
-		case slices.Contains(a.Clear, field):
+		case has(a.Clear, field):
 			continue
-		case slices.Contains(live, field):
+		case has(live, field):
 		case old >= 0:
 			if d.Copy == nil {
 				d.Copy = map[string]string{}
 			}
 			d.Copy[field] = a.Former[field][old]
-		case slices.Contains(a.Stored, field):
+		case has(a.Stored, field):
 			d.Write = append(d.Write, field)
 		default:
 			continue
@@ -237,7 +258,7 @@ func (a ApplicationSecrets) Decide(live []string) SecretDecision {
 func (a ApplicationSecrets) Names() []string {
 	var names []string
 	for _, field := range a.Fields {
-		if !slices.Contains(a.Given, field) && !slices.Contains(a.Clear, field) {
+		if !has(a.Given, field) && !has(a.Clear, field) {
 			names = append(append(names, field), a.Former[field]...)
 		}
 	}
@@ -249,11 +270,12 @@ func (a ApplicationSecrets) Names() []string {
 // filled in: set is by the path of the application. An application whose schema
 // has no such list, or that has no secret set, gets none.
 func WithSecretsSet(configuration any, applications []ApplicationSecrets, set map[string][]string) any {
+	e := newEditor()
 	for _, a := range applications {
 		if !a.Lists || len(set[a.Path]) == 0 {
 			continue
 		}
-		configuration = edit(configuration, a.Path, func(application map[string]any) {
+		configuration = e.edit(configuration, a.Path, func(application map[string]any) {
 			names := make([]any, 0, len(set[a.Path]))
 			for _, name := range set[a.Path] {
 				names = append(names, name)
@@ -300,22 +322,29 @@ func SecretsSet(stored []byte) (map[[2]string]bool, error) {
 // in their places, so that each is checked by its own subschema. Like those of
 // Validate, the messages hold no value.
 func (s *Schema) ValidateWith(rest any, given []Secret) []Problem {
+	e := newEditor()
 	for _, secret := range given {
 		parent, name := splitPointer(secret.Path)
-		rest = edit(rest, parent, func(object map[string]any) { object[name] = secret.Value })
+		rest = e.edit(rest, parent, func(object map[string]any) { object[name] = secret.Value })
 	}
 	return s.Validate(rest)
 }
 
+// editor changes a copy of a value in many places, and copies each object and
+// array on the way to them once.
+type editor struct{ copied map[uintptr]bool }
+
+func newEditor() editor { return editor{map[uintptr]bool{}} }
+
 // edit copies a value down to the object at a path, which f may change; the
-// value itself where no object is there.
-func edit(value any, path string, f func(object map[string]any)) any {
+// value itself where no object is there. It takes what it returned before.
+func (e editor) edit(value any, path string, f func(object map[string]any)) any {
 	if path == "" {
 		object, ok := value.(map[string]any)
 		if !ok {
 			return value
 		}
-		object = maps.Clone(object)
+		object = e.object(object)
 		f(object)
 		return object
 	}
@@ -330,20 +359,31 @@ func edit(value any, path string, f func(object map[string]any)) any {
 		if !ok {
 			return value
 		}
-		value = maps.Clone(value)
-		value[key] = edit(member, below, f)
+		value = e.object(value)
+		value[key] = e.edit(member, below, f)
 		return value
 	case []any:
 		i, err := strconv.Atoi(token)
 		if err != nil || i < 0 || i >= len(value) {
 			return value
 		}
-		value = slices.Clone(value)
-		value[i] = edit(value[i], below, f)
+		if !e.copied[reflect.ValueOf(value).Pointer()] {
+			value = slices.Clone(value)
+			e.copied[reflect.ValueOf(value).Pointer()] = true
+		}
+		value[i] = e.edit(value[i], below, f)
 		return value
 	default:
 		return value
 	}
+}
+
+func (e editor) object(object map[string]any) map[string]any {
+	if !e.copied[identity(object)] {
+		object = maps.Clone(object)
+		e.copied[identity(object)] = true
+	}
+	return object
 }
 
 func splitPointer(path string) (parent, name string) {

@@ -1,8 +1,10 @@
 package configuration_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -246,4 +248,92 @@ func TestMask(t *testing.T) {
 			require.Equal(t, test.want, string(masked))
 		})
 	}
+}
+
+// Many secrets and many applications cost what their number says: a tenth of
+// them takes more than a fortieth of the time.
+func TestManySecrets(t *testing.T) {
+	const most = 20_000
+	s := compile(t, `{"properties": {"applications": {"additionalProperties": {"properties": {
+		"key": {"type": "string", "writeOnly": true, "format": "password"}, "secretsSet": {"readOnly": true}, "free": {"additionalProperties": {"writeOnly": true, "format": "password"}}}}}}}`)
+	of := func(n int, application func(i int) string) any {
+		var applications strings.Builder
+		for i := range n {
+			fmt.Fprintf(&applications, `,"a%d":%s`, i, application(i))
+		}
+		return decode(t, `{"applications":{`+applications.String()[1:]+`}}`)
+	}
+	for name, do := range map[string]func(n int) func(){
+		"given in their places": func(n int) func() {
+			rest := of(n, func(int) string { return "{}" })
+			var given []configuration.Secret
+			for i := range n {
+				given = append(given, configuration.Secret{Path: fmt.Sprintf("/applications/a%d/key", i), Value: "v"})
+			}
+			return func() { require.Empty(t, s.ValidateWith(rest, given)) }
+		},
+		"cleared and set": func(n int) func() {
+			rest := of(n, func(int) string { return `{"secretsClear":["key","none"]}` })
+			return func() {
+				cleaned, applications, problems := s.Secrets(rest, nil, nil)
+				require.Empty(t, problems)
+				require.Len(t, applications, n)
+				set := map[string][]string{}
+				for _, a := range applications {
+					require.Equal(t, []string{"key"}, a.Clear)
+					set[a.Path] = []string{"key"}
+				}
+				require.NotEqual(t, cleaned, configuration.WithSecretsSet(cleaned, applications, set))
+			}
+		},
+		"held by the stored configuration": func(n int) func() {
+			stored := of(n, func(int) string { return `{"key":"v"}` })
+			_, applications, _ := s.Secrets(of(n, func(int) string { return "{}" }), nil, nil)
+			return func() { require.Len(t, s.Stored(stored, applications), n) }
+		},
+		"cleared in one application": func(n int) func() {
+			var keys, names []string
+			for i := range n {
+				keys, names = append(keys, fmt.Sprintf(`"k%d":""`, i)), append(names, fmt.Sprintf(`"free.k%d"`, i))
+			}
+			rest := decode(t, `{"applications":{"a":{"free":{`+strings.Join(keys, ",")+`},"secretsClear":[`+strings.Join(names, ",")+`]}}}`)
+			return func() {
+				_, applications, _ := s.Secrets(rest, nil, nil)
+				require.Len(t, applications[0].Clear, n)
+				require.Empty(t, applications[0].Decide(applications[0].Fields).Write)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			few, many := do(most/10), do(most)
+			took := func(do func()) time.Duration {
+				begun := time.Now()
+				do()
+				return time.Since(begun)
+			}
+			slow := func() bool { return took(many) > 40*took(few) }
+			require.False(t, slow() && slow() && slow())
+		})
+	}
+}
+
+func TestASubmitGivesABoundedNumberOfSecrets(t *testing.T) {
+	s := compile(t, listsSchema)
+	of := func(n int) (any, []configuration.Secret) {
+		var peers strings.Builder
+		for i := range n {
+			fmt.Fprintf(&peers, `,"p%04d":"CANARY"`, i)
+		}
+		return s.Split(decode(t, `{"vm":{"applications":{"forum":{"peers":{`+peers.String()[1:]+`}}}}}`))
+	}
+	rest, given := of(configuration.MaxSecrets)
+	_, applications, problems := s.Secrets(rest, given, nil)
+	require.Empty(t, problems)
+	require.Len(t, applications[0].Given, 256)
+	rest, given = of(5000)
+	require.Equal(t, decode(t, `{"vm":{"applications":{"forum":{"peers":{}}}}}`), rest, "all of them are taken out")
+	_, _, problems = s.Secrets(rest, given, nil)
+	require.Len(t, problems, 1)
+	require.Equal(t, "/vm/applications/forum/peers/p0256", problems[0].Path)
+	require.Contains(t, problems[0].Message, "at most 256")
 }

@@ -46,13 +46,13 @@ func (s Secret) applicationPath() (string, bool) {
 
 // Split takes the secrets out of a configuration that Decode read: it returns
 // a copy without any secret property and without any secretsSet, and the
-// secrets that were neither null nor empty, in the order of their paths. The
-// argument is not changed.
+// secrets that were neither null nor empty, in the order of their paths. Of more
+// than MaxSecrets it returns one more, for Secrets to refuse. The argument is not
+// changed.
 func (s *Schema) Split(value any) (rest any, secrets []Secret) {
-	w := splitter{root: s.document, patterns: s.patterns}
+	w := splitter{root: s.document, patterns: s.patterns, most: MaxSecrets + 1}
 	rest = w.walk(value, []any{s.document}, nil)
-	slices.SortFunc(w.secrets, func(a, b Secret) int { return strings.Compare(a.Path, b.Path) })
-	return rest, w.secrets
+	return rest, w.sorted()
 }
 
 // Mask takes the secrets out of a configuration that was stored before the
@@ -66,7 +66,7 @@ func (s *Schema) Mask(stored json.RawMessage) (json.RawMessage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read a stored configuration: %w", err)
 	}
-	w := splitter{root: s.document, patterns: s.patterns, keepSet: true}
+	w := splitter{root: s.document, patterns: s.patterns, keepSet: true, most: 1}
 	rest := w.walk(value, []any{s.document}, nil)
 	if len(w.secrets) == 0 {
 		return stored, nil
@@ -123,7 +123,13 @@ type splitter struct {
 	patterns  patterns
 	keepSet   bool // secretsSet stays
 	keepGiven bool // secrets that have a value stay, and are not listed
+	most      int  // how many secrets are listed; all, where it is 0
 	secrets   []Secret
+}
+
+func (w *splitter) sorted() []Secret {
+	slices.SortFunc(w.secrets, func(a, b Secret) int { return strings.Compare(a.Path, b.Path) })
+	return w.secrets
 }
 
 func (w *splitter) walk(value any, schemas []any, path []string) any {
@@ -140,7 +146,7 @@ func (w *splitter) walk(value any, schemas []any, path []string) any {
 				switch given := member != nil && member != ""; {
 				case given && w.keepGiven:
 					rest[key] = member
-				case given:
+				case given && (w.most == 0 || len(w.secrets) < w.most):
 					w.secrets = append(w.secrets, secretAt(here, member))
 				}
 			case !w.keepSet && key == secretsSet && slices.ContainsFunc(flat, isReadOnly):
