@@ -155,7 +155,8 @@ func refusalOf(f *Failure) *wire.Refusal {
 // BuildSchema evaluates what is evaluated once from a snapshot, builds its
 // deployer and makes it the one that submits are checked against. A snapshot
 // that does not evaluate is noted as the problem of the source and fails with
-// wire.ErrorSourceFailed, without another try.
+// wire.ErrorSourceFailed, without another try. The evaluations wait for a slot;
+// the build, which may take long, has none.
 func (a *Activities) BuildSchema(ctx context.Context, in wire.SchemaBuildInput) error {
 	defer heartbeat(ctx)()
 	release, err := a.Evaluator.Acquire(ctx)
@@ -163,7 +164,7 @@ func (a *Activities) BuildSchema(ctx context.Context, in wire.SchemaBuildInput) 
 		return err
 	}
 	defer release()
-	snapshot, err := a.sourceSnapshot(ctx, in)
+	snapshot, err := a.sourceSnapshot(ctx, in, release)
 	if IsSourceFailure(err) {
 		if noteErr := a.Sources.SourceProblem(ctx, err.Error()); noteErr != nil {
 			return noteErr
@@ -184,7 +185,8 @@ func IsSourceFailure(err error) bool {
 	return errors.As(err, &failure) && failure.Lasting() || errors.As(err, &source) && !source.MayPass
 }
 
-func (a *Activities) sourceSnapshot(ctx context.Context, in wire.SchemaBuildInput) (deployment.SourceSnapshot, error) {
+// sourceSnapshot calls evaluated when it needs its slot no more.
+func (a *Activities) sourceSnapshot(ctx context.Context, in wire.SchemaBuildInput, evaluated func()) (deployment.SourceSnapshot, error) {
 	out := deployment.SourceSnapshot{StorePath: in.Snapshot}
 	for _, attribute := range []struct {
 		name string
@@ -206,7 +208,7 @@ func (a *Activities) sourceSnapshot(ctx context.Context, in wire.SchemaBuildInpu
 		return out, err
 	}
 	var err error
-	out.Deployer, err = a.Evaluator.Realise(ctx, in.Snapshot, in.Entry, root+"-deployer")
+	out.Deployer, err = a.Evaluator.Realise(ctx, in.Snapshot, in.Entry, root+"-deployer", evaluated)
 	return out, err
 }
 

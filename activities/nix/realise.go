@@ -17,8 +17,9 @@ import (
 // What it builds is kept by GC roots that begin with gcRootPrefix, as Keep
 // makes them. The error is a *Failure or a *SourceError where the source is at
 // fault. Only the evaluation has a time limit of its own; a build takes as
-// long as the context lets it.
-func (e *Evaluator) Realise(ctx context.Context, snapshot, entry, gcRootPrefix string) (deployerPath string, err error) {
+// long as the context lets it, and evaluated is called before, so that it keeps
+// no slot.
+func (e *Evaluator) Realise(ctx context.Context, snapshot, entry, gcRootPrefix string, evaluated func()) (deployerPath string, err error) {
 	home, err := os.MkdirTemp(e.evaluations, scratch)
 	if err != nil {
 		return "", fmt.Errorf("realise deployer: %w", err)
@@ -46,7 +47,7 @@ func (e *Evaluator) Realise(ctx context.Context, snapshot, entry, gcRootPrefix s
 		}
 		return executable(path, shortNames(snapshot, home))
 	}
-	if err := e.build(ctx, snapshot, entry, home, gcRootPrefix); err != nil {
+	if err := e.build(ctx, snapshot, entry, home, gcRootPrefix, evaluated); err != nil {
 		return "", err
 	}
 	program, err := programOf(deployer.Output, deployer.Program)
@@ -59,7 +60,7 @@ func (e *Evaluator) Realise(ctx context.Context, snapshot, entry, gcRootPrefix s
 // build instantiates and builds the deployer. It evaluates a second time,
 // since an evaluation as Evaluate has it writes no derivations, and the roots
 // must be there before anybody collects garbage.
-func (e *Evaluator) build(ctx context.Context, snapshot, entry, home, gcRootPrefix string) error {
+func (e *Evaluator) build(ctx context.Context, snapshot, entry, home, gcRootPrefix string, evaluated func()) error {
 	if err := os.MkdirAll(filepath.Dir(gcRootPrefix), 0o755); err != nil {
 		return fmt.Errorf("realise deployer: %w", err)
 	}
@@ -82,6 +83,7 @@ func (e *Evaluator) build(ctx context.Context, snapshot, entry, home, gcRootPref
 	if err != nil {
 		return fmt.Errorf("instantiate deployer: %w", err)
 	}
+	evaluated()
 	out, err = e.store(ctx, home, "--realise", target, "--add-root", gcRootPrefix)
 	if err != nil {
 		return fmt.Errorf("build deployer: %w", err)

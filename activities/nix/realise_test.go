@@ -17,7 +17,7 @@ func realise(t *testing.T, e *Evaluator, name string) (snapshot, deployer, roots
 	roots = filepath.Join(t.TempDir(), "roots")
 	snapshot, err = e.Snapshot(ctx, source(t, name), filepath.Join(roots, "source"))
 	require.NoError(t, err)
-	deployer, err = e.Realise(ctx, snapshot, "slipway.nix", filepath.Join(roots, "deployer"))
+	deployer, err = e.Realise(ctx, snapshot, "slipway.nix", filepath.Join(roots, "deployer"), func() {})
 	requireNothingLeft(t, e)
 	return snapshot, deployer, roots, err
 }
@@ -78,7 +78,7 @@ func TestRealiseWrongDeployers(t *testing.T) {
 		write(t, folder, map[string]string{"slipway.nix": text})
 		snapshot, err := e.Snapshot(context.Background(), folder, filepath.Join(t.TempDir(), "root"))
 		require.NoError(t, err)
-		_, err = e.Realise(context.Background(), snapshot, "slipway.nix", filepath.Join(t.TempDir(), "root"))
+		_, err = e.Realise(context.Background(), snapshot, "slipway.nix", filepath.Join(t.TempDir(), "root"), func() {})
 		require.Contains(t, requireFailure(t, err, KindWrongShape).Message, want)
 	}
 }

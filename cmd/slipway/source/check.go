@@ -418,7 +418,7 @@ func (c *checker) systems(ctx context.Context) error {
 }
 
 func (c *checker) deployer(ctx context.Context) error {
-	path, err := c.evaluator.Realise(ctx, c.report.Snapshot, c.entry, filepath.Join(c.roots, "deployer"))
+	path, err := c.evaluator.Realise(ctx, c.report.Snapshot, c.entry, filepath.Join(c.roots, "deployer"), func() {})
 	if err != nil {
 		status, message, other := found(err)
 		if other == nil {
