@@ -127,8 +127,9 @@ func evaluatingSystems(ctx workflow.Context, summary string) workflow.Context {
 }
 
 // buildingSchema is for the evaluation of a new snapshot, which waits for a
-// slot, and for building its deployer. Nobody waits for it; the keeper of the
-// source starts it again when it fails.
+// slot, and for building its deployer. The other tries are for workers that are
+// lost and a database that is away for a moment; then the keeper of the source,
+// which waits for it, says what is wrong and starts it again later.
 func buildingSchema(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue:              wire.QueueNix,
@@ -138,7 +139,7 @@ func buildingSchema(ctx workflow.Context, summary string) workflow.Context {
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval:    time.Second,
 			BackoffCoefficient: 2,
-			MaximumInterval:    30 * time.Second,
+			MaximumAttempts:    5,
 		},
 		Summary: summary,
 	})

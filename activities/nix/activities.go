@@ -31,8 +31,7 @@ type Cache interface {
 
 // Sources keeps what was evaluated from a snapshot. The store implements it.
 type Sources interface {
-	UseSnapshot(ctx context.Context, snapshot deployment.SourceSnapshot) error
-	SourceProblem(ctx context.Context, problem string) error
+	KeepSnapshot(ctx context.Context, snapshot deployment.SourceSnapshot) error
 }
 
 // Activities are the steps of workflows that need Nix.
@@ -153,10 +152,11 @@ func refusalOf(f *Failure) *wire.Refusal {
 }
 
 // BuildSchema evaluates what is evaluated once from a snapshot, builds its
-// deployer and makes it the one that submits are checked against. A snapshot
-// that does not evaluate is noted as the problem of the source and fails with
-// wire.ErrorSourceFailed, without another try. The evaluations wait for a slot;
-// the build, which may take long, has none.
+// deployer and keeps both. Whether the snapshot is used is for the keeper of the
+// source to say, for which the source may have changed meanwhile. A snapshot
+// that fails does so with wire.ErrorSourceFailed or wire.ErrorSourceMayPass,
+// without another try, so that the keeper hears of it at once. The evaluations
+// wait for a slot; the build, which may take long, has none.
 func (a *Activities) BuildSchema(ctx context.Context, in wire.SchemaBuildInput) error {
 	defer heartbeat(ctx)()
 	release, err := a.Evaluator.Acquire(ctx)
@@ -165,16 +165,16 @@ func (a *Activities) BuildSchema(ctx context.Context, in wire.SchemaBuildInput) 
 	}
 	defer release()
 	snapshot, err := a.sourceSnapshot(ctx, in, release)
-	if IsSourceFailure(err) {
-		if noteErr := a.Sources.SourceProblem(ctx, err.Error()); noteErr != nil {
-			return noteErr
-		}
+	var failure *Failure
+	switch {
+	case IsSourceFailure(err):
 		return temporal.NewNonRetryableApplicationError(err.Error(), wire.ErrorSourceFailed, nil)
-	}
-	if err != nil {
+	case errors.As(err, &failure):
+		return temporal.NewNonRetryableApplicationError(failure.Error(), wire.ErrorSourceMayPass, nil)
+	case err != nil:
 		return err
 	}
-	return a.Sources.UseSnapshot(ctx, snapshot)
+	return a.Sources.KeepSnapshot(ctx, snapshot)
 }
 
 // IsSourceFailure reports whether the module source is at fault, so that only

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 
 	"slipway.dev/slipway/schema/deployment"
@@ -18,23 +18,10 @@ import (
 )
 
 // snapshots keeps what was evaluated from snapshots.
-type snapshots struct {
-	mu       sync.Mutex
-	used     []deployment.SourceSnapshot
-	problems []string
-}
+type snapshots struct{ kept []deployment.SourceSnapshot }
 
-func (s *snapshots) UseSnapshot(_ context.Context, snapshot deployment.SourceSnapshot) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.used = append(s.used, snapshot)
-	return nil
-}
-
-func (s *snapshots) SourceProblem(_ context.Context, problem string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.problems = append(s.problems, problem)
+func (s *snapshots) KeepSnapshot(_ context.Context, snapshot deployment.SourceSnapshot) error {
+	s.kept = append(s.kept, snapshot)
 	return nil
 }
 
@@ -67,8 +54,8 @@ func built(script string) string {
 // A deployer that takes long to build keeps nobody from evaluating.
 func TestBuildingTakesNoSlot(t *testing.T) {
 	t.Parallel()
-	kept := &snapshots{}
-	a := &Activities{Evaluator: newEvaluator(t), Sources: kept}
+	sources := &snapshots{}
+	a := &Activities{Evaluator: newEvaluator(t), Sources: sources}
 	folder := t.TempDir()
 	begun, goOn := filepath.Join(folder, "begun"), filepath.Join(folder, "go-on")
 	looked := make(chan error, 1)
@@ -92,7 +79,32 @@ func TestBuildingTakesNoSlot(t *testing.T) {
 	require.NoError(t, buildSchema(t, a, built(fmt.Sprintf(
 		`: > %s; while [ ! -e %s ]; do sleep 0.05; done; echo '#!/bin/sh' > $out; chmod 755 $out`, begun, goOn))))
 	require.NoError(t, <-looked)
-	require.Len(t, kept.used, 1)
-	require.FileExists(t, kept.used[0].Deployer)
+	require.Len(t, sources.kept, 1)
+	require.FileExists(t, sources.kept[0].Deployer)
 	require.Zero(t, a.Evaluator.InUse())
+}
+
+// A source that fails does so at once, with a reason for the operator; the type
+// of the error says whether the same source need fail again.
+func TestBuildSchemaFails(t *testing.T) {
+	t.Parallel()
+	sources := &snapshots{}
+	a := &Activities{Evaluator: newEvaluator(t), Sources: sources}
+	for _, c := range []struct {
+		deployer, errorType, want string
+		timeout                   time.Duration
+	}{
+		{`throw "it has no deployer"`, wire.ErrorSourceFailed, "it has no deployer", time.Minute},
+		{built(`echo "no rope" >&2; exit 3`), wire.ErrorSourceMayPass, "the deployer does not build: ", time.Minute},
+		{`builtins.genericClosure { startSet = [ { key = 0; } ]; operator = x: [ { key = x.key + 1; } ]; }`, wire.ErrorSourceMayPass, "limit of 2 s", 2 * time.Second},
+	} {
+		a.Evaluator.config.Timeout = c.timeout
+		err := buildSchema(t, a, c.deployer)
+		var application *temporal.ApplicationError
+		require.ErrorAs(t, err, &application)
+		require.Equal(t, c.errorType, application.Type())
+		require.True(t, application.NonRetryable())
+		require.Contains(t, application.Message(), c.want)
+	}
+	require.Empty(t, sources.kept)
 }

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
-
 	"slipway.dev/slipway/schema/deployment"
 )
 
@@ -53,37 +51,35 @@ func (s *Store) Deployer(ctx context.Context, storePath string) (string, error) 
 	return deployer, nil
 }
 
-// UseSnapshot makes a snapshot the one that submits are checked against.
-func (s *Store) UseSnapshot(ctx context.Context, in deployment.SourceSnapshot) error {
-	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, `
-			INSERT INTO snapshots (store_path, schema, method, methods, renames, deployer)
-			VALUES ($1, $2, $3, $4, $5, $6)
-			ON CONFLICT (store_path) DO UPDATE SET
-				built_at = now(), schema = excluded.schema, method = excluded.method,
-				methods = excluded.methods, renames = excluded.renames, deployer = excluded.deployer`,
-			in.StorePath, string(in.Schema), in.Method, in.Methods, string(in.Renames), in.Deployer)
-		if err != nil {
-			return fmt.Errorf("keep the snapshot: %w", err)
-		}
-		return setSource(ctx, tx, &in.StorePath, "")
-	})
+// KeepSnapshot keeps what was evaluated from a snapshot.
+func (s *Store) KeepSnapshot(ctx context.Context, in deployment.SourceSnapshot) error {
+	_, err := s.pool.Exec(ctx, `
+		INSERT INTO snapshots (store_path, schema, method, methods, renames, deployer)
+		VALUES ($1, $2, $3, $4, $5, $6)
+		ON CONFLICT (store_path) DO UPDATE SET
+			built_at = now(), schema = excluded.schema, method = excluded.method,
+			methods = excluded.methods, renames = excluded.renames, deployer = excluded.deployer`,
+		in.StorePath, string(in.Schema), in.Method, in.Methods, string(in.Renames), in.Deployer)
+	if err != nil {
+		return fmt.Errorf("keep the snapshot: %w", err)
+	}
+	return nil
 }
 
-// ReuseSnapshot makes a snapshot that was evaluated before the one that
-// submits are checked against.
-func (s *Store) ReuseSnapshot(ctx context.Context, storePath string) error {
-	return setSource(ctx, s.pool, &storePath, "")
+// UseSnapshot makes a snapshot that is kept the one that submits are checked
+// against.
+func (s *Store) UseSnapshot(ctx context.Context, storePath string) error {
+	return s.setSource(ctx, &storePath, "")
 }
 
 // SourceProblem notes why the source does not evaluate as it is now. Submits
 // go on with the snapshot that did.
 func (s *Store) SourceProblem(ctx context.Context, problem string) error {
-	return setSource(ctx, s.pool, nil, problem)
+	return s.setSource(ctx, nil, problem)
 }
 
-func setSource(ctx context.Context, q execer, storePath *string, problem string) error {
-	_, err := q.Exec(ctx, `
+func (s *Store) setSource(ctx context.Context, storePath *string, problem string) error {
+	_, err := s.pool.Exec(ctx, `
 		INSERT INTO source (store_path, problem) VALUES ($1, $2)
 		ON CONFLICT (one) DO UPDATE SET
 			store_path = coalesce(excluded.store_path, source.store_path), problem = excluded.problem, changed_at = now()

@@ -66,9 +66,10 @@ func database(t *testing.T) *store.Store {
 }
 
 func useSnapshot(t *testing.T, s *store.Store, path string) {
-	require.NoError(t, s.UseSnapshot(t.Context(), deployment.SourceSnapshot{
+	require.NoError(t, s.KeepSnapshot(t.Context(), deployment.SourceSnapshot{
 		StorePath: path, Schema: json.RawMessage(`{}`), Methods: []string{"vm"}, Renames: json.RawMessage(`{}`), Deployer: path + "/deployer",
 	}))
+	require.NoError(t, s.UseSnapshot(t.Context(), path))
 }
 
 func submit(t *testing.T, s *store.Store, id string) int64 {
@@ -471,8 +472,12 @@ func TestSnapshotsStay(t *testing.T) {
 		StorePath: "/nix/store/pinned", Schema: json.RawMessage(`{"title":"pinned"}`), Method: &method, Methods: []string{},
 		Renames: json.RawMessage(`{}`), Deployer: "/d",
 	}
-	require.NoError(t, s.UseSnapshot(t.Context(), pinned))
+	require.NoError(t, s.KeepSnapshot(t.Context(), pinned))
 	source, err := s.Source(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, snapshot, source.Snapshot, "it is kept, not used")
+	require.NoError(t, s.UseSnapshot(t.Context(), pinned.StorePath))
+	source, err = s.Source(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, deployment.Source{Snapshot: pinned.StorePath, Schema: pinned.Schema, Method: &method, Methods: []string{}, Renames: pinned.Renames}, source)
 	got, err := s.SourceSnapshot(t.Context(), pinned.StorePath)

@@ -85,7 +85,7 @@ func (h *health) look(ctx context.Context) readiness {
 		case source.Snapshot == "":
 			r.waitFor(moduleSource, source.Problem)
 		case source.Problem != "":
-			problem := "it has changed and does not evaluate, submits go on with the one before: " + source.Problem
+			problem := "it has changed and cannot be used, submits go on with the one before: " + source.Problem
 			r.Problems = append(r.Problems, moduleSource+": "+problem)
 			r.Dependencies[moduleSource] = problem
 		default:

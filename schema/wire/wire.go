@@ -73,6 +73,9 @@ const (
 	ErrorAlreadyExists     = "AlreadyExists"
 	ErrorBuildFailed       = "BuildFailed"
 	ErrorSourceFailed      = "SourceFailed"
+	// ErrorSourceMayPass: the source failed, and the same source need not fail
+	// again: it met a limit, or its deployer did not build.
+	ErrorSourceMayPass = "SourceMayPass"
 	// ErrorFenceHeld: a deployer may still run; ask again later.
 	ErrorFenceHeld = "FenceHeld"
 	// ErrorAlreadyRan: a deploy whose deployer was started before never runs

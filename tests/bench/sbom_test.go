@@ -54,7 +54,7 @@ func sbomStore(t *testing.T) (s *store.Store, plain *pgxpool.Pool, address strin
 	t.Cleanup(s.Close)
 	_, err = s.Migrate(t.Context())
 	require.NoError(t, err)
-	require.NoError(t, s.UseSnapshot(t.Context(), deployment.SourceSnapshot{StorePath: sbomSnapshot, Schema: []byte(`{}`), Methods: []string{"vm"}, Renames: []byte(`{}`), Deployer: "/d"}))
+	require.NoError(t, s.KeepSnapshot(t.Context(), deployment.SourceSnapshot{StorePath: sbomSnapshot, Schema: []byte(`{}`), Methods: []string{"vm"}, Renames: []byte(`{}`), Deployer: "/d"}))
 	plain, err = pgxpool.New(t.Context(), address)
 	require.NoError(t, err)
 	t.Cleanup(plain.Close)

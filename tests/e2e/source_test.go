@@ -183,6 +183,11 @@ func (s *source) brokenAtStart(t *testing.T) {
 		require.NoError(t, s.Start(piece))
 	}
 	s.waits(t, "the schema is not done yet")
+	s.install(t, "controlled", "slipway.nix", func(text string) string {
+		return strings.Replace(text, "deployer = ./deployer;",
+			`deployer = derivation { name = "deployer"; system = builtins.currentSystem; builder = "/bin/sh"; args = [ "-c" "exit 3" ]; };`, 1)
+	})
+	s.waits(t, "the deployer does not build")
 	require.Empty(t, s.snapshot(t))
 }
 
@@ -337,7 +342,7 @@ func (s *source) changed(t *testing.T) {
 func (s *source) brokenLater(t *testing.T) {
 	before := s.snapshot(t)
 	s.install(t, "controlled", "slipway.nix", func(text string) string { return text + "}" })
-	s.problem(t, "does not evaluate")
+	s.problem(t, "cannot be used, submits go on with the one before: ")
 	require.Equal(t, before, s.snapshot(t))
 	s.deploy(t, "while-broken", "")
 	require.Equal(t, before, s.snapshotOf(t, "while-broken", 1))
