@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -120,9 +121,13 @@ func problem(out output) string {
 	return fmt.Sprintf("%s: %s", out.state, tail(stderr, 1024))
 }
 
-// Fingerprint changes when the source changes: it is made of the names, sizes,
-// modes and times of its files, without reading them. The error is a
-// *SourceError where the source is at fault.
+// Fingerprint changes when the source changes: it is made of the place of the
+// folder and of the names, sizes, modes, inodes and times of its files, without
+// reading them. Inode and change time tell what a copy that keeps sizes and
+// times (rsync -t, tar, a store whose files are all of 1970) has changed. It may
+// also change when the source has not, and differs between machines, so it only
+// says when to take a Snapshot. The error is a *SourceError where the source is
+// at fault.
 func (e *Evaluator) Fingerprint(source string) (string, error) {
 	h := sha256.New()
 	if strings.HasPrefix(source, "git+") {
@@ -134,6 +139,7 @@ func (e *Evaluator) Fingerprint(source string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	fmt.Fprintf(h, "%q\n", folder)
 	err = filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -152,6 +158,9 @@ func (e *Evaluator) Fingerprint(source string) (string, error) {
 		switch {
 		case info.Mode().IsRegular():
 			fmt.Fprintf(h, " %d %d", info.Size(), info.ModTime().UnixNano())
+			if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+				fmt.Fprintf(h, " %d %d", stat.Ino, stat.Ctim.Nano())
+			}
 		case info.Mode().Type() == fs.ModeSymlink:
 			target, err := os.Readlink(path)
 			if err != nil {

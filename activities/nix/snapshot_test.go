@@ -180,7 +180,35 @@ func TestFingerprint(t *testing.T) {
 		before = after
 	}
 
-	_, err := e.Fingerprint(filepath.Join(folder, "gone"))
+	// Another content of the same size and time, in the same file.
+	path = filepath.Join(folder, "slipway.nix")
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { // the clock of a file system has steps
+		return os.WriteFile(path, []byte("[ ]"), 0o644) == nil && os.Chtimes(path, time.Time{}, info.ModTime()) == nil && fingerprint() != before
+	}, 10*time.Second, 10*time.Millisecond)
+	after, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, []any{info.Size(), info.ModTime()}, []any{after.Size(), after.ModTime()})
+
+	// A link that is moved from one folder to another, where all files have one time.
+	link, other := filepath.Join(t.TempDir(), "link"), t.TempDir()
+	require.NoError(t, os.CopyFS(other, os.DirFS(folder)))
+	var seen []string
+	for _, target := range []string{folder, other} {
+		for _, name := range []string{"slipway.nix", "lib/b.nix"} {
+			require.NoError(t, os.Chtimes(filepath.Join(target, name), time.Unix(1, 0), time.Unix(1, 0)))
+			require.NoError(t, os.Chmod(filepath.Join(target, name), 0o444))
+		}
+		_ = os.Remove(link)
+		require.NoError(t, os.Symlink(target, link))
+		f, err := e.Fingerprint(link)
+		require.NoError(t, err)
+		seen = append(seen, f)
+	}
+	require.NotEqual(t, seen[0], seen[1])
+
+	_, err = e.Fingerprint(filepath.Join(folder, "gone"))
 	var missing *SourceError
 	require.ErrorAs(t, err, &missing)
 }
