@@ -68,18 +68,19 @@ func (i *imports) evaluate(ctx workflow.Context, s *submit) error {
 	if evaluated.NoSlot {
 		return noSlot
 	}
-	return refusalOf(evaluated.Problems)
+	return refusalOf(evaluated)
 }
 
 // refusalOf is the refusal of an import by its nodes: of the configuration,
 // unless all that is wrong is that limits were reached.
-func refusalOf(problems []wire.NodeProblem) error {
+func refusalOf(evaluated wire.SystemsEvaluated) error {
+	problems := evaluated.Problems
 	if len(problems) == 0 {
 		return nil
 	}
 	refusal, nodes := wire.ErrorEvaluationFailed, "the system of 1 node does not evaluate"
-	if len(problems) > 1 {
-		nodes = fmt.Sprintf("the systems of %d nodes do not evaluate", len(problems))
+	if broken := max(evaluated.Broken, len(problems)); broken > 1 { // 0 of a worker that does not count them
+		nodes = fmt.Sprintf("the systems of %d nodes do not evaluate", broken)
 	}
 	for _, p := range problems {
 		if p.Type == wire.ErrorInvalidConfiguration {

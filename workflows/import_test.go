@@ -60,6 +60,14 @@ func TestImport(t *testing.T) {
 			"import is refused: InvalidConfiguration: the systems of 2 nodes do not evaluate",
 			`ends with {"outcome":"refused","reason":"the systems of 2 nodes do not evaluate"}`),
 	}, {
+		name: "more systems than are told one by one do not evaluate",
+		arrange: func(w *world) {
+			w.systems = []wire.SystemsEvaluated{{Problems: []wire.NodeProblem{timeout, invalid}, Broken: 100}}
+		},
+		want: lines(toSystems(), "LetGoOfSecrets",
+			"import is refused: InvalidConfiguration: the systems of 100 nodes do not evaluate",
+			`ends with {"outcome":"refused","reason":"the systems of 100 nodes do not evaluate"}`),
+	}, {
 		name:    "a system takes too long",
 		arrange: func(w *world) { w.systems = []wire.SystemsEvaluated{{Problems: []wire.NodeProblem{timeout}}} },
 		want: lines(toSystems(), "LetGoOfSecrets",

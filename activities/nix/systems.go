@@ -65,7 +65,7 @@ func (a *Activities) Systems(ctx context.Context, in SystemsInput) (wire.Systems
 			out.Problems = append(out.Problems, wire.NodeProblem{Node: node.Name, Refusal: *refusal})
 		}
 	}
-	out.Problems = bounded(out.Problems)
+	out.Broken, out.Problems = len(out.Problems), bounded(out.Problems)
 	return out, nil
 }
 
@@ -125,17 +125,28 @@ func (e *Evaluator) System(ctx context.Context, r Request, node string) (derivat
 }
 
 // bounded cuts the messages of problems so that all together stay within
-// wire.MaxProblemBytes.
+// wire.MaxProblemBytes. Where not all can have one that says something, those
+// of the first nodes do, and a last problem has the names of the others, as many
+// as half of the room is for.
 func bounded(problems []wire.NodeProblem) []wire.NodeProblem {
-	const node = 300 // bytes of a problem beside its message, and the least of that
-	if most := wire.MaxProblemBytes / (2 * node); len(problems) > most {
-		problems = problems[:most]
-	}
 	if len(problems) == 0 {
 		return nil
 	}
-	room := wire.MaxProblemBytes/len(problems) - node
-	for i, p := range problems {
+	const (
+		node  = 300 // bytes of a problem beside its message, and the least of that
+		least = wire.MaxProblemBytes / (4 * node)
+		comma = ", "
+	)
+	told, names := len(problems), 0 // names: bytes of those that are only named
+	for told > least && told*2*node+names > wire.MaxProblemBytes {
+		told--
+		names += len(problems[told].Node) + len(comma)
+	}
+	names = min(names, wire.MaxProblemBytes/2)
+	room := (wire.MaxProblemBytes-names)/told - node
+	out := make([]wire.NodeProblem, told, told+1)
+	for i, p := range problems[:told] {
+		out[i] = p
 		if len(p.Message) <= room {
 			continue
 		}
@@ -144,7 +155,28 @@ func bounded(problems []wire.NodeProblem) []wire.NodeProblem {
 		for !utf8.ValidString(message) {
 			message = message[:len(message)-1]
 		}
-		problems[i].Message = message + cut
+		out[i].Message = message + cut
 	}
-	return problems
+	if told == len(problems) {
+		return out
+	}
+	var others []string
+	last := wire.NodeProblem{Refusal: wire.Refusal{Type: wire.ErrorEvaluationFailed}}
+	for _, p := range problems[told:] {
+		if p.Type == wire.ErrorInvalidConfiguration {
+			last.Type = p.Type
+		}
+		if names -= len(p.Node) + len(comma); names >= 0 {
+			others = append(others, p.Node)
+		}
+	}
+	what := "the system of 1 more node does not evaluate"
+	if told < len(problems)-1 {
+		what = fmt.Sprintf("the systems of %d more nodes do not evaluate", len(problems)-told)
+	}
+	last.Message = what + ": " + strings.Join(others, comma)
+	if unnamed := len(problems) - told - len(others); unnamed > 0 {
+		last.Message += fmt.Sprintf(" and %d others", unnamed)
+	}
+	return append(out, last)
 }

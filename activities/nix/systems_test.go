@@ -87,7 +87,7 @@ func TestSystems(t *testing.T) {
 		{Node: "c", Refusal: wire.Refusal{Type: wire.ErrorEvaluationFailed, Message: "systems.c must be the path of a derivation (its drvPath), it is an attribute set"}},
 		{Node: "d", Refusal: wire.Refusal{Type: wire.ErrorEvaluationFailed, Message: `the source has no attribute "systems.d"`}},
 	}
-	require.Equal(t, want, systems(t, a, snapshot, broken).Problems, "each node has its own error")
+	require.Equal(t, wire.SystemsEvaluated{Problems: want, Broken: 3}, systems(t, a, snapshot, broken), "each node has its own error")
 	kept := cache.kept
 	require.Equal(t, want, systems(t, a, snapshot, broken).Problems)
 	require.Equal(t, kept, cache.kept, "nothing was evaluated again")
@@ -115,20 +115,54 @@ func TestSystemsTimeout(t *testing.T) {
 
 func TestProblemsAreBounded(t *testing.T) {
 	t.Parallel()
-	for _, nodes := range []int{1, 10, 79, 1000} {
-		var problems []wire.NodeProblem
+	broken := func(nodes int, name string) (problems []wire.NodeProblem) {
 		for i := range nodes {
 			problems = append(problems, wire.NodeProblem{
-				Node: fmt.Sprintf("node-%0120d", i), Refusal: wire.Refusal{Type: wire.ErrorEvaluationFailed, Message: strings.Repeat("ä", messageLimit/2)},
+				Node: fmt.Sprintf(name, i), Refusal: wire.Refusal{Type: wire.ErrorEvaluationFailed, Message: strings.Repeat("ä", messageLimit/2)},
 			})
 		}
+		problems[nodes-1].Type = wire.ErrorInvalidConfiguration
+		return problems
+	}
+	const long, short = "node-%0120d", "node-%04d"
+	for _, c := range []struct {
+		nodes      int
+		name       string
+		told, more int    // with a message of their own, and those without that are named
+		last       string // what the last problem says
+	}{
+		{1, long, 1, 0, ""},
+		{10, long, 10, 0, ""},
+		{81, long, 81, 0, ""},
+		{82, short, 81, 1, "the system of 1 more node does not evaluate: node-0081"},
+		{100, long, 77, 23, "the systems of 23 more nodes do not evaluate: "},
+		{100, short, 81, 19, "the systems of 19 more nodes do not evaluate: node-0081, node-0082, "},
+		{1000, short, 64, 936, "the systems of 936 more nodes do not evaluate: "},
+		{1000, long, 40, 193, " and 767 others"},
+		{9000, short, 40, 2234, " and 6726 others"},
+	} {
+		problems := broken(c.nodes, c.name)
 		out := bounded(problems)
-		require.NotEmpty(t, out)
 		text, err := json.Marshal(out)
 		require.NoError(t, err)
 		require.Less(t, len(text), wire.MaxProblemBytes+2048)
 		require.True(t, utf8.Valid(text))
+		require.Equal(t, wire.ErrorInvalidConfiguration, out[len(out)-1].Type, "a refusal of the module outweighs a limit")
+		if c.last != "" {
+			require.Empty(t, out[len(out)-1].Node)
+			require.Contains(t, out[len(out)-1].Message, c.last)
+		}
+		require.Len(t, out, c.told+min(c.more, 1), "%d", c.nodes)
+		for i, p := range problems[:c.told] {
+			require.Equal(t, p.Node, out[i].Node)
+			require.Greater(t, len(out[i].Message), 250)
+		}
+		for _, p := range problems[c.told : c.told+c.more] {
+			require.Contains(t, out[len(out)-1].Message, p.Node)
+		}
+		require.Equal(t, broken(c.nodes, c.name), problems)
 	}
-	short := []wire.NodeProblem{{Node: "a", Refusal: wire.Refusal{Message: "short"}}}
-	require.Equal(t, short, bounded(short))
+	one := []wire.NodeProblem{{Node: "a", Refusal: wire.Refusal{Message: "short"}}}
+	require.Equal(t, one, bounded(one))
+	require.Nil(t, bounded(nil))
 }

@@ -217,8 +217,12 @@ type SystemsEvaluated struct {
 	// NoSlot: every slot of the process was in use; nothing was evaluated.
 	NoSlot bool `json:"noSlot,omitempty"`
 	// Problems are the nodes whose systems do not evaluate, in order of their
-	// names. Together they have at most MaxProblemBytes of text.
+	// names. Together they have at most MaxProblemBytes of text; where that is
+	// not enough for all, the last one has no node, and the names of the others
+	// as its message.
 	Problems []NodeProblem `json:"problems,omitempty"`
+	// Broken is how many nodes have systems that do not evaluate.
+	Broken int `json:"broken,omitempty"`
 }
 
 // MaxProblemBytes bounds the texts of the problems of one import.
@@ -227,6 +231,7 @@ const MaxProblemBytes = 48 << 10
 // NodeProblem is why the system of a node does not evaluate. The details of a
 // refused import are a []NodeProblem.
 type NodeProblem struct {
+	// Node is empty for a problem that names several.
 	Node string `json:"node"`
 	Refusal
 }
