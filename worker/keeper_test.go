@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,9 +23,11 @@ import (
 )
 
 // site is a source with all that a keeper sees and does, in a bubble of
-// synctest: nothing here runs at the same time.
+// synctest: nothing here runs at the same time, of which mu tells the race
+// detector.
 type site struct {
 	client.Client
+	mu                    sync.Mutex
 	fingerprint, snapshot string
 	snapshotErr, noteErr  error
 	deployers             map[string]string
@@ -34,27 +37,41 @@ type site struct {
 
 func (s *site) tells(event string) { s.events = append(s.events, event) }
 
-func (s *site) Fingerprint(string) (string, error) { return s.fingerprint, nil }
+func (s *site) Fingerprint(string) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fingerprint, nil
+}
 
 func (s *site) Snapshot(context.Context, string, string) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return s.snapshot, s.snapshotErr
 }
 
 func (s *site) Deployer(_ context.Context, snapshot string) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return s.deployers[snapshot], nil
 }
 
 func (s *site) UseSnapshot(_ context.Context, snapshot string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.tells("use " + snapshot)
 	return nil
 }
 
 func (s *site) SourceProblem(_ context.Context, problem string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.tells("problem: " + problem)
 	return s.noteErr
 }
 
 func (s *site) ExecuteWorkflow(_ context.Context, o client.StartWorkflowOptions, _ any, args ...any) (client.WorkflowRun, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	in := args[0].(wire.SchemaBuildInput)
 	s.tells("build " + in.Snapshot)
 	r := &run{id: o.ID, ended: make(chan error, 1)}
@@ -63,6 +80,8 @@ func (s *site) ExecuteWorkflow(_ context.Context, o client.StartWorkflowOptions,
 }
 
 func (s *site) CancelWorkflow(_ context.Context, id, _ string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.tells("cancel " + strings.TrimPrefix(id, "schema/"))
 	return nil
 }
@@ -107,6 +126,8 @@ func keeping(t *testing.T, snapshot string, story func(s *site, after func(wait 
 		go func() { k.Run(ctx); close(ended) }()
 		story(s, func(wait time.Duration, want ...string) {
 			t.Helper()
+			s.mu.Lock()   // after what the story has changed
+			s.mu.Unlock() //nolint:staticcheck // nothing is to be done in between
 			time.Sleep(wait)
 			synctest.Wait()
 			require.Equal(t, want, s.events)
@@ -147,8 +168,10 @@ func TestKeeperTellsWhatMayPass(t *testing.T) {
 	})
 	keeping(t, "a", func(s *site, after func(time.Duration, ...string)) {
 		for range 12 {
-			s.events = nil
 			synctest.Wait()
+			s.mu.Lock()
+			s.events = nil
+			s.mu.Unlock()
 			s.runs["a"].ended <- doesNotBuild
 			time.Sleep(mayPassMost + lookEvery)
 		}
