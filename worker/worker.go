@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -54,7 +55,9 @@ type Config struct {
 	EvaluationSlots, DeploySlots int
 	// StopTimeout is how long a worker that stops waits for its activities.
 	StopTimeout time.Duration
-	Log         *zap.Logger
+	// Began is called when the worker polls.
+	Began func()
+	Log   *zap.Logger
 }
 
 // Run polls the task queues until ctx ends; then it takes no more tasks and
@@ -101,13 +104,17 @@ func Run(ctx context.Context, c Config) error {
 		return w
 	}
 
+	// All stop at once, or the last would poll while the first waits.
+	var stopping sync.WaitGroup
+	defer stopping.Wait()
 	for _, build := range []func() worker.Worker{deploys, evaluations, main} {
 		w, err := start(ctx, build, c.Log)
 		if err != nil {
 			return err
 		}
-		defer w.Stop()
+		defer stopping.Go(w.Stop)
 	}
+	c.Began()
 	c.Log.Info("worker polls", zap.Int("evaluationSlots", c.EvaluationSlots), zap.Int("deploySlots", c.DeploySlots))
 	select {
 	case <-ctx.Done():

@@ -20,12 +20,17 @@ import (
 const leaderLease = "slipway-leader"
 
 // The times of leader election: a leader that could not renew for 5 s stops by
-// itself, 3 s before another one may begin.
+// itself, 3 s before another one may begin. Others look 0.3 to 0.7 s after they
+// did last (client-go waits up to 2.2 times as long), so that where a leader lets
+// go there is one again before a client tries again.
 const (
 	electionLease = 8 * time.Second
 	electionRenew = 5 * time.Second
-	electionRetry = time.Second
+	electionRetry = 300 * time.Millisecond
 )
+
+// handOverLook is how often one that let go looks whether another one leads.
+const handOverLook = 100 * time.Millisecond
 
 // labelTime bounds the labelling of the leader's pod.
 const labelTime = 5 * time.Second
@@ -40,7 +45,9 @@ type Election struct {
 	// Pod is the pod of this process, which carries the label slipway/leader
 	// while it leads; empty outside of Kubernetes.
 	Pod string
-	Log *zap.Logger
+	// Resign is closed when the process is about to stop; nil: never. See Run.
+	Resign <-chan struct{}
+	Log    *zap.Logger
 
 	elector atomic.Pointer[leaderelection.LeaderElector]
 	// wants is what the label of the pod should say.
@@ -55,9 +62,13 @@ func (e *Election) Leading() bool {
 	return elector != nil && elector.IsLeader() && elector.Check(0) == nil
 }
 
-// Run takes part until ctx ends, and then lets go at once. lead is called for
-// each term; its context ends with the term, and the next one begins only when
-// it has returned. Its error ends the run.
+// Run takes part until ctx ends or it resigns, and then lets go at once. lead is
+// called for each term; its context ends with the term, and the next one begins
+// only when it has returned. Its error ends the run.
+//
+// Who resigns keeps the label until another one leads, or ctx ends: the Service
+// has somebody then who says that it is not the leader and when to try again,
+// instead of nobody.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context) error) error {
 	e.changed = make(chan struct{}, 1)
 	ctx, fail := context.WithCancelCause(ctx)
@@ -69,6 +80,16 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context) error
 		e.keepLabel(labelling)
 	}()
 	defer func() { stop(); <-labels }()
+	whole := ctx
+	ctx, resign := context.WithCancel(ctx)
+	defer resign()
+	go func() {
+		select {
+		case <-e.Resign:
+			resign()
+		case <-ctx.Done():
+		}
+	}()
 	for ctx.Err() == nil {
 		var t terms
 		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
@@ -98,10 +119,41 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context) error
 		elector.Run(ctx)
 		t.end()
 	}
-	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+	if e.resigned() && e.wants.Load() {
+		e.handOver(whole)
+	}
+	if err := context.Cause(whole); err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}
 	return nil
+}
+
+func (e *Election) resigned() bool {
+	select {
+	case <-e.Resign:
+		return true
+	default:
+		return false
+	}
+}
+
+// handOver waits until another one leads, or ctx ends.
+func (e *Election) handOver(ctx context.Context) {
+	look := time.NewTicker(handOverLook)
+	defer look.Stop()
+	for {
+		lease, err := e.Cluster.leases.Leases(e.Namespace).Get(ctx, leaderLease, metav1.GetOptions{})
+		if err == nil {
+			if holder := lease.Spec.HolderIdentity; holder != nil && *holder != "" && *holder != e.Identity {
+				return
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+		}
+	}
 }
 
 // terms is the one term of an elector, which begins it in the background, maybe
@@ -132,15 +184,20 @@ func (t *terms) end() {
 	t.running.Wait()
 }
 
-// term is one term of leading. The label goes with the term's context: what has
-// been begun may take longer to end.
+// term is one term of leading. The label goes with the term's context, unless it
+// resigned: what has been begun may take longer to end.
 func (e *Election) term(ctx context.Context, lead func(ctx context.Context) error) error {
 	e.Log.Info("leads: looks after leases", zap.String("identity", e.Identity))
 	e.want(true)
-	lost := context.AfterFunc(ctx, func() { e.want(false) })
+	over := func() {
+		if !e.resigned() {
+			e.want(false)
+		}
+	}
+	lost := context.AfterFunc(ctx, over)
 	defer func() {
 		if lost() {
-			e.want(false)
+			over()
 		}
 	}()
 	err := lead(ctx)

@@ -98,7 +98,8 @@ func (a *Activities) ours(ctx context.Context, ref deployment.Ref) error {
 }
 
 // AwaitTurn waits until a build has its turn or has ended. It heartbeats, so
-// that a wait of any length is three events of history.
+// that a wait of any length is three events of history. A worker that stops has
+// it fail at once, for the next one to go on.
 func (a *Activities) AwaitTurn(ctx context.Context, ref deployment.Ref) (Turn, error) {
 	changed, stop := a.Listener.Subscribe(ref.Deployment)
 	defer stop()
@@ -115,6 +116,8 @@ func (a *Activities) AwaitTurn(ctx context.Context, ref deployment.Ref) (Turn, e
 		case <-look.C:
 		case <-ctx.Done():
 			return TurnWait, ctx.Err()
+		case <-activity.GetWorkerStopChannel(ctx):
+			return TurnWait, errors.New("the worker stops; another one waits on")
 		}
 	}
 }

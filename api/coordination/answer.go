@@ -56,6 +56,10 @@ func (c code) status() int {
 	}
 }
 
+// notLeaderRetry is the Retry-After of codeNotLeader, in seconds: another one
+// leads within about one, and load balancers know it soon after.
+const notLeaderRetry = "2"
+
 // statusClientGone is the status in log and metrics of a request whose client
 // did not wait for the answer. It is never sent.
 const statusClientGone = 499
@@ -139,8 +143,14 @@ func (h *Handler) write(w http.ResponseWriter, c *call, a answer, err error) int
 		if r.allow != "" {
 			header.Set("Allow", r.allow)
 		}
-		if r.Code == codeUnauthorized {
+		switch r.Code {
+		case codeUnauthorized:
 			header.Set("WWW-Authenticate", "Bearer")
+		case codeNotLeader:
+			// The Service leads to the leader, and a connection that is kept does
+			// not.
+			header.Set("Connection", "close")
+			header.Set("Retry-After", notLeaderRetry)
 		}
 	}
 	if a.body == nil {

@@ -65,7 +65,7 @@ func TestAListenerWithACertificateThatIsRenewed(t *testing.T) {
 	core, logged := observer.New(zap.InfoLevel)
 	ctx, stop := context.WithCancel(t.Context())
 	group, ctx := errgroup.WithContext(ctx)
-	p := &process{cfg: config.Config{ShutdownTimeout: time.Minute}, group: group, log: zap.New(core)}
+	p := &process{cfg: config.Config{ShutdownTimeout: time.Minute}, group: group, log: zap.New(core), asked: ctx}
 	certificates, err := watchCertificate("a test", certFile, keyFile, p.log)
 	require.NoError(t, err)
 	server := api.Server(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -77,7 +77,8 @@ func (r leaseRuns) Plan(ctx context.Context, namespace, group string, request wi
 }
 
 // coordination serves the deployment coordination API, and looks after leases
-// while this process leads.
+// while this process leads. Where it is asked to stop it lets another one lead at
+// once, and says so to who still comes here.
 func (p *process) coordination(ctx context.Context) error {
 	certificates, err := watchCertificate("the deployment coordination API", p.cfg.CertificateFile, p.cfg.CertificateKeyFile, p.log)
 	if err != nil {
@@ -106,7 +107,8 @@ func (p *process) coordination(ctx context.Context) error {
 		identity, _ = os.Hostname()
 	}
 	election := &kube.Election{
-		Cluster: p.cluster, Namespace: p.cfg.Namespace, Identity: identity + "_" + uuid.NewString(), Pod: p.cfg.PodName, Log: p.log,
+		Cluster: p.cluster, Namespace: p.cfg.Namespace, Identity: identity + "_" + uuid.NewString(), Pod: p.cfg.PodName,
+		Resign: p.asked.Done(), Log: p.log,
 	}
 	api, err := coordination.NewHandler(coordination.Config{
 		Cluster: p.cluster, Leases: leases, Workflows: runs, Leading: election.Leading,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,6 +24,34 @@ type health struct {
 	// others are the checks of what the service is ready without, by name; they
 	// are made for ?verbose alone.
 	others map[string]func(context.Context) error
+	// stopping has ended once the process was asked to stop.
+	stopping context.Context
+
+	mu sync.Mutex
+	// starting are the parts of the process that nobody can use yet.
+	starting []string
+}
+
+// starts holds readiness back until the part has begun.
+func (h *health) starts(part string) (began func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.starting = append(h.starting, part)
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.starting = slices.DeleteFunc(h.starting, func(s string) bool { return s == part })
+	}
+}
+
+// waits are the parts that have not begun.
+func (h *health) waits() (lines []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, part := range h.starting {
+		lines = append(lines, part+": it starts")
+	}
+	return lines
 }
 
 func (h *health) handler() http.Handler {
@@ -72,7 +101,10 @@ const (
 func (h *health) look(ctx context.Context) readiness {
 	ctx, cancel := context.WithTimeout(ctx, probe)
 	defer cancel()
-	r := readiness{Dependencies: map[string]string{postgres: fine, temporal: fine}}
+	r := readiness{Dependencies: map[string]string{postgres: fine, temporal: fine}, WaitsFor: h.waits()}
+	if h.stopping.Err() != nil {
+		r.WaitsFor = append(r.WaitsFor, "its end: the process was asked to stop")
+	}
 	if err := h.store.Ready(ctx); err != nil {
 		r.waitFor(postgres, err.Error())
 	} else {

@@ -53,8 +53,9 @@ func serveCommand(name, short string, p parts) *cobra.Command {
 		Long: short + `.
 
 It waits for PostgreSQL and Temporal where they are away, and /readyz says for
-what. SIGTERM ends it cleanly: requests and activities that run may end first,
-within SLIPWAY_SHUTDOWN_TIMEOUT. Killed at any moment, it loses nothing.`,
+what. SIGTERM ends it cleanly: an API is not ready any more and goes on for
+SLIPWAY_DRAIN_TIMEOUT; then requests and activities that run may end, within
+SLIPWAY_SHUTDOWN_TIMEOUT. Killed at any moment, it loses nothing.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			cfg, values, err := config.Read(os.Environ(), c.Flags())
@@ -111,6 +112,8 @@ type process struct {
 	payloads *codec.Codec
 	bao      *openbao.Client // nil without OPENBAO_ADDR
 	cluster  *kube.Cluster   // nil without the deployment coordination API
+	// asked has ended once the process was asked to stop; see stages.
+	asked context.Context
 }
 
 // serve runs the parts until ctx ends or one fails.
@@ -145,10 +148,10 @@ func serve(ctx context.Context, cfg config.Config, p parts, log *zap.Logger) err
 	}
 	defer temporal.Close()
 
-	group, ctx := errgroup.WithContext(ctx)
+	group, ctx, asked := stages(ctx, p.drain(cfg))
 	run := &process{
 		cfg: cfg, group: group, log: log, registry: registry, tracer: tracer,
-		db: db, listener: db.Listener(log), temporal: temporal, payloads: payloads,
+		db: db, listener: db.Listener(log), temporal: temporal, payloads: payloads, asked: asked,
 	}
 	others := map[string]func(context.Context) error{}
 	if cfg.OpenBao.Address != "" {
@@ -168,7 +171,7 @@ func serve(ctx context.Context, cfg config.Config, p parts, log *zap.Logger) err
 		}
 		others["Kubernetes"] = run.cluster.Check
 	}
-	health := &health{store: db, temporal: temporal, others: others}
+	health := &health{store: db, temporal: temporal, others: others, stopping: asked}
 	for _, l := range []struct {
 		what, address string
 		handler       http.Handler
@@ -182,13 +185,21 @@ func serve(ctx context.Context, cfg config.Config, p parts, log *zap.Logger) err
 	}
 	group.Go(func() error { run.listener.Run(ctx); return nil })
 	if p.api {
-		group.Go(func() error { return run.api(ctx) })
+		began := health.starts("the deployments API")
+		group.Go(func() error {
+			if err := run.api(ctx); err != nil {
+				return err
+			}
+			began()
+			return nil
+		})
 	}
 	if p.api && cfg.Coordination {
 		group.Go(func() error { return run.coordination(ctx) })
 	}
 	if p.worker {
-		group.Go(func() error { return run.worker(ctx) })
+		began := health.starts("the worker")
+		group.Go(func() error { return run.worker(ctx, began) })
 	}
 	err = group.Wait()
 	if errors.Is(err, context.Canceled) {
@@ -204,6 +215,7 @@ func (p *process) listen(ctx context.Context, what, address string, server *http
 		return fmt.Errorf("listen for %s: %w", what, err)
 	}
 	p.log.Info("listens", zap.String("for", what), zap.Stringer("address", l.Addr()), zap.Bool("tls", server.TLSConfig != nil))
+	server.Handler = closing(p.asked, server.Handler)
 	// Handshakes that fail, among others; its own way would be lines that are no JSON.
 	server.ErrorLog = zap.NewStdLog(p.log.With(zap.String("for", what)))
 	p.group.Go(func() error {
@@ -307,8 +319,9 @@ func (p *process) api(ctx context.Context) error {
 	return p.listen(ctx, "the deployments API", p.cfg.Listen, server)
 }
 
-// worker runs workflows, evaluations and deployers until ctx ends.
-func (p *process) worker(ctx context.Context) error {
+// worker runs workflows, evaluations and deployers until ctx ends; began is
+// called when it polls.
+func (p *process) worker(ctx context.Context, began func()) error {
 	evaluator, err := nix.New(nix.Config{
 		Timeout: p.cfg.NixTimeout, MemoryBytes: p.cfg.NixMemory, Slots: p.cfg.NixSlots, CAFile: p.cfg.SourceCAFile,
 		StateDir: filepath.Join(p.cfg.StateDir, "nix"), Env: picked(os.Environ(), nixVariables...), Registerer: p.registry,
@@ -364,7 +377,7 @@ func (p *process) worker(ctx context.Context) error {
 				Callback: &callback.Activities{Claims: p.db, Origins: p.cfg.Origins, Caller: &callback.Caller{Resolver: net.DefaultResolver}, Metrics: callbacks},
 				OpenBao:  secrets,
 			},
-			EvaluationSlots: p.cfg.NixSlots, DeploySlots: p.cfg.DeploySlots, StopTimeout: p.cfg.ShutdownTimeout, Log: p.log,
+			EvaluationSlots: p.cfg.NixSlots, DeploySlots: p.cfg.DeploySlots, StopTimeout: p.cfg.ShutdownTimeout, Began: began, Log: p.log,
 		})
 	})
 	return group.Wait()

@@ -344,6 +344,7 @@ func (s *Stand) env(piece string) []string {
 		"TEST_RECORD="+s.Record,
 		"DEPLOY_PROFILES="+filepath.Join(s.Dir, "profiles"),
 		"TEMPORAL_ADDRESS="+s.TemporalAddress,
+		"SLIPWAY_DRAIN_TIMEOUT=0s", // clients connect without a load balancer
 	)
 	if k := s.options.Kube; k != nil && piece == api {
 		env = append(env,

@@ -62,6 +62,7 @@ func serverEnvironment(o Options, s state, databaseURL, jwksFile string) ([]stri
 		{"SLIPWAY_TRUSTED_ISSUERS", string(issuers)},
 		{corsVariable, origins(o)},
 		{"SLIPWAY_DEPLOYER_ENV", strings.Join(handedOn, ",")},
+		{"SLIPWAY_DRAIN_TIMEOUT", "0s"}, // nothing is between it and who calls it
 		{"TEMPORAL_ADDRESS", ports.Address(o.Temporal.Port)},
 		{"TEMPORAL_NAMESPACE", namespace},
 	}...)

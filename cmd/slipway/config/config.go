@@ -47,6 +47,7 @@ type Config struct {
 	DeployerEnv        []string
 	DeployerGrace      time.Duration
 	SBOMTimeout        time.Duration
+	DrainTimeout       time.Duration
 	ShutdownTimeout    time.Duration
 	LogLevel           zapcore.Level
 
@@ -189,8 +190,11 @@ func Settings() []Setting {
 		{Env: "SLIPWAY_SBOM_TIMEOUT", Default: "10m",
 			Help: "how long a deployer may wait for its SBOMs (DEPLOY_SBOM_TIMEOUT)",
 			set:  duration(func(c *Config) *time.Duration { return &c.SBOMTimeout }, 24*time.Hour)},
+		{Env: "SLIPWAY_DRAIN_TIMEOUT", Default: "5s",
+			Help: "how long an API that was asked to stop goes on as before, not ready, so that load balancers find out; 0s where none is before it",
+			set:  durationOrNone(func(c *Config) *time.Duration { return &c.DrainTimeout }, time.Hour)},
 		{Env: "SLIPWAY_SHUTDOWN_TIMEOUT", Default: "20s",
-			Help: "how long a process that stops waits for what it has begun",
+			Help: "how long a process that stops waits for what it has begun, after that",
 			set:  duration(func(c *Config) *time.Duration { return &c.ShutdownTimeout }, 24*time.Hour)},
 		{Env: "OPENBAO_ADDR",
 			Help: "OpenBao that keeps operator secrets, as https://host:8200; without it a secret is refused",
@@ -385,6 +389,17 @@ func duration(field func(*Config) *time.Duration, most time.Duration) func(*Conf
 		d, err := time.ParseDuration(v)
 		if err != nil || d <= 0 || d > most {
 			return fmt.Errorf("is not a duration such as 30s or 5m of more than 0 and at most %s", most)
+		}
+		*field(c) = d
+		return nil
+	}
+}
+
+func durationOrNone(field func(*Config) *time.Duration, most time.Duration) func(*Config, string) error {
+	return func(c *Config, v string) error {
+		d, err := time.ParseDuration(v)
+		if err != nil || d < 0 || d > most {
+			return fmt.Errorf("is not a duration such as 5s or 0s of at most %s", most)
 		}
 		*field(c) = d
 		return nil
