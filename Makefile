@@ -12,7 +12,7 @@ RACE := ./activities/... ./workflows/... ./worker/... ./api/... ./cmd/slipway/..
 # first; those that break things, and those with a browser, have the machine for
 # themselves.
 WHOLE := ./tests/e2e ./tests/coordination ./tests/secrets ./tests/leasejobs ./tests/chart ./tests/source ./tests/kubestand ./tests/kvstand ./tests
-FAULTS := ./tests/panel ./tests/faults ./tests/restore ./tests/leasesoak ./tests/bench
+FAULTS := ./tests/panel ./tests/faults ./tests/rolling ./tests/restore ./tests/leasesoak ./tests/bench
 TOOLS := bin/tools
 # The server for secrets is OpenBao where there is one.
 KVSERVER := $(if $(or $(BAO_BIN),$(shell command -v bao)),,bin/kvserver)

@@ -186,7 +186,10 @@ image: {digest: "sha256:01234567890123456789012345678901234567890123456789012345
 `}, each: func(t *testing.T, r release) {
 		require.Len(t, all[policyv1.PodDisruptionBudget](t, r, "PodDisruptionBudget"), 2)
 		worker := find[appsv1.Deployment](t, r, "Deployment", "slipway-worker")
-		require.Equal(t, appsv1.RollingUpdateDeploymentStrategyType, worker.Spec.Strategy.Type)
+		for _, part := range []*appsv1.Deployment{worker, find[appsv1.Deployment](t, r, "Deployment", "slipway-api")} {
+			require.Equal(t, appsv1.RollingUpdateDeploymentStrategyType, part.Spec.Strategy.Type)
+			require.Zero(t, part.Spec.Strategy.RollingUpdate.MaxUnavailable.IntValue(), "the old pod waits for the new one")
+		}
 		require.Contains(t, worker.Spec.Template.Spec.Containers[0].Image, "@sha256:")
 		checkRules(t, r)
 	}},
@@ -205,6 +208,7 @@ issuers:
   - {issuer: "https://d.example", audience: slipway, caSecret: issuer-ca}
 corsOrigins: ["https://panel.example", "https://other.example"]
 api:
+  drainTimeout: 1m
   extraEnv: [{name: HTTPS_PROXY, value: "http://proxy:3128"}]
   podLabels: {team: platform}
   podAnnotations: {a: b}
@@ -226,6 +230,9 @@ migrate: {enabled: false}
 		require.False(t, r.has("PersistentVolumeClaim"))
 		pod := find[appsv1.Deployment](t, r, "Deployment", "slipway-worker").Spec.Template.Spec
 		require.EqualValues(t, 130, *pod.TerminationGracePeriodSeconds)
+		api := find[appsv1.Deployment](t, r, "Deployment", "slipway-api").Spec.Template.Spec
+		require.EqualValues(t, 190, *api.TerminationGracePeriodSeconds)
+		require.Contains(t, api.Containers[0].Env, corev1.EnvVar{Name: "SLIPWAY_DRAIN_TIMEOUT", Value: "1m"})
 		require.NotNil(t, pod.Affinity.NodeAffinity)
 		require.Nil(t, pod.Affinity.PodAntiAffinity)
 	}},
@@ -449,6 +456,7 @@ func TestWhatIsRefused(t *testing.T) {
 		{`auxiliary: {deployApi: {enabled: true}}`, "deployApi"},
 		{`auxiliary: {escrowTLS: {port: "8443"}}`, "/auxiliary/escrowTLS/port"},
 		{`shutdownTimeout: 1m30s`, "/shutdownTimeout"},
+		{`api: {drainTimeout: 0}`, "/api/drainTimeout"},
 		{`image: {digest: latest}`, "/image/digest"},
 		{`api: {tls: {enabled: true}}`, "/api/tls"},
 	} {

@@ -334,12 +334,15 @@ affinity:
 {{- end }}
 {{- end -}}
 
-{{- /* The grace period of a pod: what the process takes, and the kubelet's share. */ -}}
+{{- /* The grace period of a pod: how long the process may take (a list of durations), and the kubelet's share. */ -}}
 {{- define "slipway.grace" -}}
-{{- $t := .Values.shutdownTimeout -}}
-{{- if hasSuffix "m" $t -}}
-{{- add (mul (trimSuffix "m" $t | int) 60) 10 -}}
+{{- $seconds := 10 -}}
+{{- range . -}}
+{{- if hasSuffix "m" . -}}
+{{- $seconds = add $seconds (mul (trimSuffix "m" . | int) 60) -}}
 {{- else -}}
-{{- add (trimSuffix "s" $t | int) 10 -}}
+{{- $seconds = add $seconds (trimSuffix "s" . | int) -}}
 {{- end -}}
+{{- end -}}
+{{- $seconds -}}
 {{- end -}}
