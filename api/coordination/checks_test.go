@@ -86,6 +86,10 @@ func TestOrderOfChecks(t *testing.T) {
 			if test.status == http.StatusUnauthorized {
 				require.Equal(t, "Bearer", answer.Header().Get("WWW-Authenticate"))
 			}
+			// The next request comes by another connection, to the leader.
+			leads := !strings.Contains(test.answer, "not_leader")
+			require.Equal(t, leads, answer.Header().Get("Connection") != "close")
+			require.Equal(t, leads, answer.Header().Get("Retry-After") != "2")
 		})
 	}
 }
