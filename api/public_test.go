@@ -282,8 +282,11 @@ func TestLargeDrafts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			require.InDelta(t, size, len(c.body), size/10)
 			// What else the machine does may fall on either.
-			slow := func() bool { return took(c.body, c.status) > 10*plain() }
-			require.False(t, slow() && slow() && slow())
+			fast := false
+			for range 3 {
+				fast = fast || took(c.body, c.status) <= 10*plain()
+			}
+			require.True(t, fast)
 		})
 	}
 }

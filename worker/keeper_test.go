@@ -126,8 +126,9 @@ func keeping(t *testing.T, snapshot string, story func(s *site, after func(wait 
 		go func() { k.Run(ctx); close(ended) }()
 		story(s, func(wait time.Duration, want ...string) {
 			t.Helper()
-			s.mu.Lock()   // after what the story has changed
-			s.mu.Unlock() //nolint:staticcheck // nothing is to be done in between
+			s.mu.Lock()
+			//lint:ignore SA2001 what the story has changed before is seen from here on
+			s.mu.Unlock()
 			time.Sleep(wait)
 			synctest.Wait()
 			require.Equal(t, want, s.events)

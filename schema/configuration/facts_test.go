@@ -340,8 +340,11 @@ func TestChangedOfManyApplications(t *testing.T) {
 		return time.Since(begun)
 	}
 	secret, plain := of("key"), of("title")
-	slow := func() bool { return took(secret) > 5*took(plain) }
-	require.False(t, slow() && slow() && slow())
+	fast := false
+	for range 3 {
+		fast = fast || took(secret) <= 5*took(plain)
+	}
+	require.True(t, fast)
 }
 
 // Schemas that refer to themselves, and defaults that do, come to an end.

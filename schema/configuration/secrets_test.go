@@ -311,8 +311,11 @@ func TestManySecrets(t *testing.T) {
 				do()
 				return time.Since(begun)
 			}
-			slow := func() bool { return took(many) > 40*took(few) }
-			require.False(t, slow() && slow() && slow())
+			fast := false
+			for range 3 {
+				fast = fast || took(many) <= 40*took(few)
+			}
+			require.True(t, fast)
 		})
 	}
 }
