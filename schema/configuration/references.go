@@ -53,6 +53,10 @@ func (f *follower) schema(at any, path []string) error {
 		}
 		for _, keyword := range sortedKeys(at) {
 			below, here := at[keyword], append(slices.Clip(path), keyword)
+			if slices.Contains(itemKeywords, keyword) && f.secret(below) {
+				return fmt.Errorf("the schema has a list of secrets %s, whose items have no names to be kept by; "+
+					"write an object with a property for each secret instead", place(pointerOf(here)))
+			}
 			switch keyword {
 			case "$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties":
 				named, _ := below.(map[string]any)
@@ -70,6 +74,17 @@ func (f *follower) schema(at any, path []string) error {
 		}
 	}
 	return nil
+}
+
+// itemKeywords have the schemas of the items of a list.
+var itemKeywords = []string{"contains", "items", "prefixItems", "unevaluatedItems"}
+
+// secret reports whether a schema, or one of a list of schemas, is of a secret.
+func (f *follower) secret(schema any) bool {
+	if list, ok := schema.([]any); ok {
+		return slices.ContainsFunc(list, f.secret)
+	}
+	return isSecret(flatten(f.root, []any{schema}))
 }
 
 func (f *follower) references(node map[string]any, path []string) error {
