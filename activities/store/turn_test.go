@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,7 +17,12 @@ import (
 func TestAwaitTurnGivesUpWhenTheWorkerStops(t *testing.T) {
 	s := database(t)
 	take(t, s, "d", submit(t, s, "d"))
-	ref := deployment.Ref{Deployment: "d", Build: submit(t, s, "d")}
+	recorded, err := s.Record(t.Context(), store.Submit{
+		Deployment: "d", Request: "r", WorkflowID: "default-test-workflow-id", // the one of the SDK's environment
+		Snapshot: snapshot, Configuration: json.RawMessage(`{}`),
+	})
+	require.NoError(t, err)
+	ref := deployment.Ref{Deployment: "d", Build: recorded.Build}
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()
 	stopped := make(chan struct{})
@@ -24,7 +30,7 @@ func TestAwaitTurnGivesUpWhenTheWorkerStops(t *testing.T) {
 	env.SetWorkerStopChannel(stopped)
 	a := &store.Activities{Store: s, Listener: s.Listener(zap.NewNop())}
 	env.RegisterActivity(a)
-	_, err := env.ExecuteActivity(a.AwaitTurn, ref)
+	_, err = env.ExecuteActivity(a.AwaitTurn, ref)
 	require.ErrorContains(t, err, "another one waits on")
 	run(t, s, "d", ref.Build-1, 0)
 	value, err := env.ExecuteActivity(a.AwaitTurn, ref)
