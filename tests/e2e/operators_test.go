@@ -223,7 +223,7 @@ func TestOperatorIntervenes(t *testing.T) {
 			id, reset := name+"-evaluating", strings.HasPrefix(name, "reset")
 			given := body(configuration(`"evaluate":"slow","work":600`))
 			if reset { // it has to come to an end
-				given = body(configuration(`"evaluate":"slow","work":3,"note":"` + name + `"`))
+				given = body(configuration(`"evaluate":"slow","work":2,"note":"` + name + `"`))
 			}
 			workflowID := wire.SubmitID(id, wire.HashRequest(id))
 			submitted := meanwhile(t, func() answer { return slipway.put(t, id, given) })
@@ -233,7 +233,8 @@ func TestOperatorIntervenes(t *testing.T) {
 			if !reset || a.Status != http.StatusAccepted {
 				require.Equal(t, http.StatusServiceUnavailable, a.Status, a.Body)
 				require.NotEmpty(t, a.Header.Get("Retry-After"))
-				require.Contains(t, a.Message, "send it again with the same Idempotency-Key")
+				// A workflow that was cancelled has the time to say what it knows.
+				require.Regexp(t, "send it again with the same Idempotency-Key|nothing was recorded; send it again later", a.Message)
 			}
 			if !reset {
 				slipway.nothingStored(t, id)
