@@ -9,10 +9,10 @@ SHELL := /bin/bash
 RACE := ./activities/... ./workflows/... ./worker/... ./api/... ./cmd/slipway/... \
 	$(addprefix ./cmd/slipway-dev/,ports supervise postgres kube bao issuer panel up)
 # The tests of the whole mostly wait, so two packages run at a time: the longest
-# first, with small ones beside it. Those that break things, and those with a
-# browser, have the machine for themselves.
-WHOLE := ./tests/e2e ./tests/chart ./tests/source ./tests/leasejobs ./tests/kubestand ./tests/kvstand ./tests ./tests/coordination ./tests/secrets
-FAULTS := ./tests/panel ./tests/faults ./tests/rolling ./tests/restore ./tests/leasesoak ./tests/bench
+# first, with small ones beside it. Those that break things, or have seconds for
+# something, and those with a browser, have the machine for themselves.
+WHOLE := ./tests/e2e ./tests/chart ./tests/source ./tests/leasejobs ./tests/kubestand ./tests/kvstand ./tests ./tests/secrets
+FAULTS := ./tests/coordination ./tests/panel ./tests/faults ./tests/rolling ./tests/restore ./tests/leasesoak ./tests/bench
 TOOLS := bin/tools
 # The server for secrets is OpenBao where there is one.
 KVSERVER := $(if $(or $(BAO_BIN),$(shell command -v bao)),,bin/kvserver)
