@@ -16,7 +16,7 @@ var slipway *site
 func TestMain(m *testing.M) {
 	// The tests mostly wait, so more of them run at once than there are cores.
 	flag.Parse()
-	if err := flag.Set("test.parallel", "8"); err != nil {
+	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)
 	}
 	panel = newFrontEnd()

@@ -223,7 +223,7 @@ func TestOperatorIntervenes(t *testing.T) {
 			id, reset := name+"-evaluating", strings.HasPrefix(name, "reset")
 			given := body(configuration(`"evaluate":"slow","work":600`))
 			if reset { // it has to come to an end
-				given = body(configuration(`"evaluate":"slow","work":2,"note":"` + name + `"`))
+				given = body(configuration(`"evaluate":"slow","work":1,"note":"` + name + `"`))
 			}
 			workflowID := wire.SubmitID(id, wire.HashRequest(id))
 			submitted := meanwhile(t, func() answer { return slipway.put(t, id, given) })
