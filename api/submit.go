@@ -81,7 +81,7 @@ func (a *api) source(ctx context.Context) (deployment.Source, error) {
 	case err != nil:
 		return source, fromStore(err)
 	case source.Snapshot == "":
-		return source, notEvaluated(fmt.Errorf("the module source does not evaluate: %s", source.Problem))
+		return source, notEvaluated(fmt.Errorf("the module source cannot be used: %s", source.Problem))
 	}
 	return source, nil
 }

@@ -49,7 +49,7 @@ var (
 	waiting     = gauge("builds_oldest_queued_seconds", "For how long the oldest queued build has waited for its turn; 0 without one.")
 	running     = gauge("builds_oldest_running_seconds", "For how long the build that runs the longest has run; 0 without one.")
 	callbacks   = gauge("callbacks_pending", "Destroys that ended and whose front-end was not called yet.")
-	source      = gauge("source_problem", "Whether the module source as it is now does not evaluate.")
+	source      = gauge("source_problem", "Whether the module source as it is now cannot be used: it does not evaluate, or its deployer does not build.")
 	sbomBytes   = gauge("sbom_store_bytes", "Space that the SBOMs take in the database, with their indexes.")
 	sbomDropped = gauge("sbom_dropped_documents", "SBOMs that nothing uses any more and that were not collected yet.")
 )

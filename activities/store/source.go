@@ -72,8 +72,8 @@ func (s *Store) UseSnapshot(ctx context.Context, storePath string) error {
 	return s.setSource(ctx, &storePath, "")
 }
 
-// SourceProblem notes why the source does not evaluate as it is now. Submits
-// go on with the snapshot that did.
+// SourceProblem notes why the source cannot be used as it is now. Submits go on
+// with the snapshot that could.
 func (s *Store) SourceProblem(ctx context.Context, problem string) error {
 	return s.setSource(ctx, nil, problem)
 }

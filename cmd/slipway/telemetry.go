@@ -68,7 +68,9 @@ func tracing(ctx context.Context, log *zap.Logger) (tracer trace.Tracer, stop fu
 	return provider.Tracer("slipway.dev/slipway"), func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
 		defer cancel()
-		_ = provider.Shutdown(ctx)
+		if err := provider.Shutdown(ctx); err != nil {
+			log.Warn("the last spans were not sent", zap.Error(err))
+		}
 	}, nil
 }
 

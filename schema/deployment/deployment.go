@@ -265,8 +265,7 @@ type Source struct {
 	Methods []string
 	// Renames is its rename table, see SourceSnapshot.
 	Renames json.RawMessage
-	// Problem is why the source as it is now does not evaluate; empty when it
-	// does.
+	// Problem is why the source as it is now cannot be used; empty when it can.
 	Problem string
 }
 

@@ -30,17 +30,25 @@ echo '{"nodes":[{"name":"web","changed":true,"sbom":"web.json"}]}' >"$SBOM_OUT_D
 	return ref, served
 }
 
+// underway has two builds run, one wait for the second of them, and a deployment
+// up that is to be hauled out.
+func (w *world) underway() (running, waiting, next deployment.Ref) {
+	w.t.Helper()
+	running, waiting = w.submit("running", "gate"), w.submit("waiting", "gate")
+	w.runs(running, 1)
+	w.runs(waiting, 1)
+	next = w.submit("waiting", "quick")
+	w.becomes(w.submit("hauled", "quick"), deployment.StatusSucceeded)
+	return running, waiting, next
+}
+
 // PostgreSQL is lost and restored from a dump. Temporal goes on, and has
 // workflows of builds that the dump does not have.
 func TestAnOlderDatabase(t *testing.T) {
 	w := newWorld(t)
 	docs := commands(t)
 	_, served := w.kept()
-	running, waiting := w.submit("running", "gate"), w.submit("waiting", "gate")
-	w.runs(running, 1)
-	w.runs(waiting, 1)
-	next := w.submit("waiting", "quick")
-	w.becomes(w.submit("hauled", "quick"), deployment.StatusSucceeded)
+	running, waiting, next := w.underway()
 
 	w.shell(docs[0])
 
@@ -106,11 +114,7 @@ func TestAnOlderDatabase(t *testing.T) {
 func TestAnOlderTemporal(t *testing.T) {
 	w := newWorld(t)
 	_, served := w.kept()
-	running, waiting := w.submit("running", "gate"), w.submit("waiting", "gate")
-	w.runs(running, 1)
-	w.runs(waiting, 1)
-	next := w.submit("waiting", "quick")
-	w.becomes(w.submit("hauled", "quick"), deployment.StatusSucceeded)
+	running, waiting, next := w.underway()
 
 	database, copied := filepath.Join(w.Dir, "temporal"), filepath.Join(w.Dir, "temporal.copy")
 	require.NoError(t, w.Stop(stand.Temporal))
