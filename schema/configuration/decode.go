@@ -31,10 +31,11 @@ const (
 
 // Decode reads one JSON document more strictly than encoding/json: UTF-8 only,
 // no object with the same key twice, nothing behind the document, at most
-// MaxDepth levels and MaxNames bytes of names, and only numbers and strings that Nix can hold (integers of
-// 64 bits, 64-bit floats of at most MaxNumber characters, no NUL). Numbers are json.Number, so that 1 and 1.0
-// stay apart: they are different types in Nix. The error is for the caller of
-// the API; it names the place as a JSON Pointer and holds no value.
+// MaxDepth levels and MaxNames bytes of names, and only numbers and strings
+// that Nix can hold (integers of 64 bits, 64-bit floats of at most MaxNumber
+// characters, no NUL). Numbers are json.Number, so that 1 and 1.0 stay apart:
+// they are different types in Nix. The error is for the caller of the API; it
+// names the place as a JSON Pointer and holds no value.
 func Decode(data []byte) (any, error) {
 	if !utf8.Valid(data) {
 		return nil, errors.New("the body is not UTF-8")
