@@ -20,9 +20,11 @@ import (
 
 const (
 	// removal is how long a pod is an endpoint after its SIGTERM, and drain how
-	// long slipway goes on then.
+	// long slipway goes on then, as it does by default: clients of leases try
+	// again 2 s after its answer that it let go, and find the next leader or still
+	// this one.
 	removal = time.Second
-	drain   = 2 * time.Second
+	drain   = 5 * time.Second
 	// shutdown is SLIPWAY_SHUTDOWN_TIMEOUT.
 	shutdown = 30 * time.Second
 	// propagation is from a change of an endpoint to when connections follow it.
