@@ -317,12 +317,16 @@ func (j *job) watchdog() int {
 func TestAnAPIThatHangsForAWhileIsNoLoss(t *testing.T) {
 	t.Parallel()
 	r := enter(t)
-	j := r.run(beat("command")+" & while [ ! -e go ]; do sleep 0.1; done", "--ttl", "15s")
+	// The renewal at 12 s has no answer until 22 s, and the authority ends at 30 s.
+	const patient = 36 * time.Second
+	j := r.run(beat("command")+" & while [ ! -e go ]; do sleep 0.1; done", "--ttl", patient.String())
+	j.awaits("running sh")
+	granted := time.Now()
 	r.beats("command")
 	r.proxy.hang()
 	j.awaits("could not be renewed: no answer from")
 	r.proxy.release()
-	time.Sleep(10 * time.Second)
+	time.Sleep(time.Until(granted.Add(patient)))
 	require.Len(t, r.status().Leases, 2)
 	require.NoError(t, os.WriteFile(r.path("go"), nil, 0o600))
 	j.is(0, soon)
