@@ -106,6 +106,19 @@ type Submitted struct {
 	Nodes []deployment.Node `json:"nodes"`
 }
 
+// MarshalJSON writes it as the API does, with null for no build.
+func (s Submitted) MarshalJSON() ([]byte, error) {
+	type plain Submitted
+	var build *int64
+	if s.Build != 0 {
+		build = &s.Build
+	}
+	return json.Marshal(struct {
+		plain
+		Build *int64 `json:"build"`
+	}{plain(s), build})
+}
+
 // Previewed is what a submit of a configuration would stand up.
 type Previewed struct {
 	Nodes                []deployment.Node `json:"nodes"`

@@ -58,7 +58,7 @@ func (s *Session) take(ctx context.Context, kind lease.Kind, began time.Time) er
 		refused, answered := errors.AsType[*Error](err)
 		_, broken := errors.AsType[*ConnectionError](err)
 		switch {
-		case broken || answered && refused.away():
+		case broken || answered && refused.Away():
 			ours = ours || broken && asked
 			patience = max(s.config.Wait, awayPatience)
 		case answered && (refused.Code == CodeHeld || refused.Status == http.StatusLocked):

@@ -65,8 +65,8 @@ func (e *Error) Error() string {
 	return text
 }
 
-// away: another try may succeed without anybody doing anything.
-func (e *Error) away() bool {
+// Away: another try may succeed without anybody doing anything.
+func (e *Error) Away() bool {
 	return e.Status >= 500 || e.Status == http.StatusTooManyRequests || e.Status == http.StatusRequestTimeout
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -12,6 +11,7 @@ import (
 
 	"slipway.dev/slipway/api/coordination"
 	"slipway.dev/slipway/cmd/slipway/deployments"
+	"slipway.dev/slipway/cmd/slipway/exit"
 	"slipway.dev/slipway/cmd/slipway/leases"
 	"slipway.dev/slipway/cmd/slipway/planned"
 	"slipway.dev/slipway/cmd/slipway/source"
@@ -27,24 +27,7 @@ func main() {
 	if err != nil && err.Error() != "" {
 		fmt.Fprintln(os.Stderr, "slipway:", err)
 	}
-	os.Exit(exitCode(err))
-}
-
-// exitCode is what the program exits with: the commands have codes of their own.
-func exitCode(err error) int {
-	var asked *planned.Error
-	if errors.As(err, &asked) {
-		return asked.Code
-	}
-	var checked *source.Error
-	if errors.As(err, &checked) {
-		return checked.Code
-	}
-	var job *leases.Error
-	if errors.As(err, &job) {
-		return job.Code
-	}
-	return deployments.ExitCode(err)
+	os.Exit(exit.Code(err))
 }
 
 func root() *cobra.Command {
@@ -90,5 +73,5 @@ Use it:
 			return coordination.NewPlanner(t), t.Close, nil
 		}),
 	)
-	return c
+	return exit.Strict(c)
 }

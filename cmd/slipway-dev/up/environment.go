@@ -97,7 +97,7 @@ func origins(o Options) string {
 
 // leaseURL is the lease API, by the name that its certificate has in every
 // client.
-func (k Kube) leaseURL() string { return fmt.Sprintf("https://localhost:%d", k.Lease.Port) }
+func (k Kube) leaseURL() string { return fmt.Sprintf("https://localhost:%d/deploy/v1", k.Lease.Port) }
 
 // variables are how clients of the secrets server find it: slipway, and from
 // dev.env whoever looks into it.

@@ -167,7 +167,7 @@ ready after %.1f s
   curl --cacert %s -H "Authorization: Bearer $(cat %s)" \
     -H 'Content-Type: application/json' \
     -d '{"kind":"migration","operationId":"first","instance":"%s","ttlSeconds":120}' \
-    %s/deploy/v1/groups/%s/leases
+    %s/groups/%s/leases
 
 `,
 			ports.Address(r.Kube.API.Port), r.state.path("kube/kubeconfig"), r.Kube.leaseURL(), kube.ExampleGroup,

@@ -279,13 +279,13 @@ func TestRunWithKubernetesServesTheLeaseAPI(t *testing.T) {
 	m.printed(t, "Ctrl-C stops everything.")
 
 	folder := filepath.Join(m.StateFolder, "kube")
-	lease := fmt.Sprintf("https://localhost:%d", free[0])
+	lease := fmt.Sprintf("https://localhost:%d/deploy/v1", free[0])
 	env := content(t, filepath.Join(m.StateFolder, "dev.env"))
 	require.Contains(t, env, "SLIPWAY_LEASE_URL='"+lease+"'\n")
 	require.Contains(t, env, "SLIPWAY_LEASE_CA_FILE='"+folder+"/lease-ca.crt'\n")
 	require.Contains(t, env, "SLIPWAY_LEASE_TOKEN_FILE='"+folder+"/token'\n")
 	require.Contains(t, env, "KUBECONFIG='"+folder+"/kubeconfig'\n")
-	require.Contains(t, content(t, m.output), lease+"/deploy/v1/groups/orders/leases\n")
+	require.Contains(t, content(t, m.output), lease+"/groups/orders/leases\n")
 	require.Contains(t, content(t, filepath.Join(m.StateFolder, "logs", "kube.log")),
 		fmt.Sprintf("--kube-port %d --etcd-port %d --etcd-peer-port %d", free[1], free[2], free[3]))
 

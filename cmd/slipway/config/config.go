@@ -200,7 +200,7 @@ func Settings() []Setting {
 			Help: "OpenBao that keeps operator secrets, as https://host:8200; without it a secret is refused",
 			set:  text(func(c *Config) *string { return &c.OpenBao.Address })},
 		{Env: "OPENBAO_TOKEN_FILE",
-			Help: "file with the token for OpenBao; or one of the two logins below",
+			Help: "file with the token for OpenBao; or log in by SLIPWAY_OPENBAO_KUBERNETES_ROLE or SLIPWAY_OPENBAO_ROLE_ID_FILE",
 			set:  text(func(c *Config) *string { return &c.OpenBao.TokenFile })},
 		{Env: "SLIPWAY_OPENBAO_CA_FILE",
 			Help: "certificates that OpenBao is trusted by (PEM); empty: those of the system",

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"slipway.dev/slipway/api/client"
+	"slipway.dev/slipway/cmd/slipway/exit"
 	"slipway.dev/slipway/schema/configuration"
 	"slipway.dev/slipway/schema/deployment"
 )
@@ -54,7 +55,7 @@ command again for the same submit: the same key gives the same build.
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if key == "" {
 				if cmd.Flags().Changed("key") {
-					return usageError("--key is empty")
+					return exit.Misuse("--key is empty")
 				}
 				key = uuid.NewString()
 			}
@@ -120,12 +121,12 @@ As with a submit, an import is taken at most once for its --key.
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if key == "" {
 				if cmd.Flags().Changed("key") {
-					return usageError("--key is empty")
+					return exit.Misuse("--key is empty")
 				}
 				key = uuid.NewString()
 			}
 			if following && noDeploy {
-				return usageError("--follow follows a build, and with --no-deploy there is none")
+				return exit.Misuse("--follow follows a build, and with --no-deploy there is none")
 			}
 			body, err := readConfiguration(cmd, file)
 			if err != nil {
@@ -186,23 +187,23 @@ func readConfiguration(cmd *cobra.Command, file string) (json.RawMessage, error)
 	name := file
 	switch file {
 	case "":
-		return nil, usageError("%s takes the configuration with -f, as a file or - for standard input\nsee: %s --help", cmd.Name(), cmd.CommandPath())
+		return nil, exit.Misuse("%s takes the configuration with -f, as a file or - for standard input\nsee: %s --help", cmd.Name(), cmd.CommandPath())
 	case "-":
 		from, name = cmd.InOrStdin(), "standard input"
 	default:
 		opened, err := os.Open(file)
 		if err != nil {
-			return nil, usageError("configuration: %v", err)
+			return nil, exit.Misuse("configuration: %v", err)
 		}
 		defer func() { _ = opened.Close() }()
 		from = opened
 	}
 	data, err := io.ReadAll(io.LimitReader(from, configuration.MaxBytes+1))
 	if err != nil {
-		return nil, usageError("configuration: %v", err)
+		return nil, exit.Misuse("configuration: %v", err)
 	}
 	if len(data) > configuration.MaxBytes {
-		return nil, &exitError{code: exitRefused, text: fmt.Sprintf("%s has more than %d bytes, which no configuration may have", name, configuration.MaxBytes)}
+		return nil, exit.Misuse("%s has more than %d bytes, which no configuration may have", name, configuration.MaxBytes)
 	}
 	var object map[string]json.RawMessage
 	err = json.Unmarshal(data, &object)
@@ -220,7 +221,7 @@ func readConfiguration(cmd *cobra.Command, file string) (json.RawMessage, error)
 	} else if errors.As(err, &shape) {
 		err = errors.New("a configuration is a JSON object, not " + shape.Value)
 	}
-	return nil, &exitError{code: exitRefused, text: fmt.Sprintf("%s%s: %s", name, where, safe(err.Error())), err: err}
+	return nil, exit.Misuse("%s%s: %s", name, where, safe(err.Error()))
 }
 
 // place writes the line and column of the byte before offset.
@@ -302,18 +303,18 @@ destroy goes on without a call. What became of it is shown with the builds.
 // arguments of a program are for everybody to see.
 func callbackToken(callback, file string) (string, error) {
 	if (callback == "") != (file == "") {
-		return "", usageError("--callback-url and --callback-token-file come together or not at all")
+		return "", exit.Misuse("--callback-url and --callback-token-file come together or not at all")
 	}
 	if file == "" {
 		return "", nil
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return "", usageError("token of the callback: %v", err)
+		return "", exit.Misuse("token of the callback: %v", err)
 	}
 	token := strings.TrimSpace(string(text))
 	if token == "" {
-		return "", usageError("token of the callback: %s is empty", file)
+		return "", exit.Misuse("token of the callback: %s is empty", file)
 	}
 	return token, nil
 }
@@ -346,7 +347,7 @@ Without --build it is the build that runs, or else the newest that is queued.`,
 						pending = withStatus(history, deployment.StatusQueued)
 					}
 					if pending == nil {
-						return &exitError{code: exitRefused, text: fmt.Sprintf("%s has no build that runs or is queued", args[0])}
+						return &exit.Error{Code: exitRefused, Text: fmt.Sprintf("%s has no build that runs or is queued", args[0])}
 					}
 					ref.Build = pending.Number
 				}
@@ -386,7 +387,7 @@ func withStatus(builds []deployment.Build, status deployment.Status) *deployment
 
 func checkBuild(cmd *cobra.Command, number int64) error {
 	if cmd.Flags().Changed("build") && number < 1 {
-		return usageError("--build is the number of a build, from 1")
+		return exit.Misuse("--build is the number of a build, from 1")
 	}
 	return nil
 }

@@ -17,12 +17,13 @@ import (
 	"golang.org/x/term"
 
 	"slipway.dev/slipway/api/client"
+	"slipway.dev/slipway/cmd/slipway/exit"
 	"slipway.dev/slipway/schema/deployment"
 )
 
 // Command is "slipway deployments". It reads what is not given as a flag with
 // getenv: SLIPWAY_URL, SLIPWAY_CA_FILE, SLIPWAY_TOKEN, SLIPWAY_TOKEN_FILE, NO_COLOR and TERM.
-// See ExitCode for the errors that it returns.
+// Its errors have the exit codes that its help names.
 func Command(getenv func(string) string) *cobra.Command {
 	return command(&cli{getenv: getenv, terminal: terminal, quiet: 2 * time.Second, repeat: 10 * time.Second})
 }
@@ -67,18 +68,6 @@ goes on (--follow, logs). NO_COLOR turns the colours off.
   slipway deployments submit example -f deploy/source/example.json --follow
   slipway deployments show example
   slipway deployments destroy example --follow`,
-		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return cmd.Help()
-			}
-			text := fmt.Sprintf("%q has no command %q", cmd.CommandPath(), args[0])
-			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-				text += "; did you mean " + strings.Join(near, " or ") + "?"
-			}
-			return usageError("%s", text)
-		},
-		SuggestionsMinimumDistance: 2,
 	}
 	flags := root.PersistentFlags()
 	flags.StringVar(&c.url, "url", "", "URL of the API (SLIPWAY_URL)")
@@ -87,9 +76,6 @@ goes on (--follow, logs). NO_COLOR turns the colours off.
 	flags.StringVar(&c.tokenFile, "token-file", "", "file that holds the token, read again for every request (SLIPWAY_TOKEN_FILE)")
 	flags.StringVarP(&c.output, "output", "o", "text", "text or json")
 	flags.DurationVar(&c.timeout, "timeout", 0, "end the command after this long, following included (default 3m, and no limit when following)")
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usageError("%v\nsee: %s --help", err, cmd.CommandPath())
-	})
 	root.AddCommand(c.list(), c.show(), c.preview(), c.submit(), c.imports(), c.destroy(), c.logs(), c.cancel(), c.sbom())
 	for _, cmd := range append(root.Commands(), root) {
 		cmd.SilenceErrors, cmd.SilenceUsage = true, true
@@ -101,7 +87,7 @@ goes on (--follow, logs). NO_COLOR turns the colours off.
 // oneID is the rule of the arguments of a subcommand about one deployment.
 func oneID(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return usageError("%s takes one deployment identifier, and got %d arguments\nsee: %s --help", cmd.Name(), len(args), cmd.CommandPath())
+		return exit.Misuse("%s takes one deployment identifier, and got %d arguments\nsee: %s --help", cmd.Name(), len(args), cmd.CommandPath())
 	}
 	return ids(cmd, args)
 }
@@ -109,7 +95,7 @@ func oneID(cmd *cobra.Command, args []string) error {
 func ids(_ *cobra.Command, args []string) error {
 	for _, id := range args {
 		if err := deployment.CheckID(id); err != nil {
-			return usageError("%q: %v", id, err)
+			return exit.Misuse("%q: %v", id, err)
 		}
 	}
 	return nil
@@ -150,7 +136,7 @@ func (c *cli) run(cmd *cobra.Command, follows bool, waiting string, do work) err
 		Trouble:   out.hear,
 	})
 	if err != nil {
-		return usageError("%s", safe(err.Error()))
+		return exit.Misuse("%s", safe(err.Error()))
 	}
 
 	ctx, limit := cmd.Context(), c.timeout
@@ -175,17 +161,17 @@ func (c *cli) run(cmd *cobra.Command, follows bool, waiting string, do work) err
 	err = explain(err, limit)
 	var refused *client.Error
 	if errors.As(err, &refused) && refused.Status == http.StatusUnauthorized && token == nil {
-		err = &exitError{code: exitRefused, text: err.Error() + "\nno token was given: set SLIPWAY_TOKEN or SLIPWAY_TOKEN_FILE", err: err}
+		err = &exit.Error{Code: exitRefused, Text: err.Error() + "\nno token was given: set SLIPWAY_TOKEN or SLIPWAY_TOKEN_FILE", Err: err}
 	}
 	return err
 }
 
 func (c *cli) console(cmd *cobra.Command) (*console, error) {
 	if c.output != "text" && c.output != "json" {
-		return nil, usageError("--output is text or json, not %q", c.output)
+		return nil, exit.Misuse("--output is text or json, not %q", c.output)
 	}
 	if c.timeout < 0 {
-		return nil, usageError("--timeout is below zero")
+		return nil, exit.Misuse("--timeout is below zero")
 	}
 	out := &console{
 		out: cmd.OutOrStdout(), err: cmd.ErrOrStderr(), json: c.output == "json",
@@ -206,7 +192,7 @@ func (c *cli) access(cmd *cobra.Command) (base string, token func() (string, err
 		base = c.getenv("SLIPWAY_URL")
 	}
 	if base == "" {
-		return "", nil, usageError("no URL of the API: set SLIPWAY_URL or give --url (\"make dev\" writes one to .slipway/dev.env)")
+		return "", nil, exit.Misuse("no URL of the API: set SLIPWAY_URL or give --url (\"make dev\" writes one to .slipway/dev.env)")
 	}
 	text, file, from := c.token, c.tokenFile, "--token and --token-file"
 	if !cmd.Flags().Changed("token") && !cmd.Flags().Changed("token-file") {
@@ -214,13 +200,13 @@ func (c *cli) access(cmd *cobra.Command) (base string, token func() (string, err
 	}
 	switch {
 	case text != "" && file != "":
-		return "", nil, usageError("%s are both set; give one token", from)
+		return "", nil, exit.Misuse("%s are both set; give one token", from)
 	case text != "":
 		return base, func() (string, error) { return text, nil }, nil
 	case file == "":
 		return base, nil, nil
 	case strings.HasPrefix(file, "eyJ") && strings.Count(file, ".") >= 2:
-		return "", nil, usageError("a token file is the name of a file, and this is a token")
+		return "", nil, exit.Misuse("a token file is the name of a file, and this is a token")
 	}
 	read := func() (string, error) {
 		data, err := os.ReadFile(file)
@@ -234,7 +220,7 @@ func (c *cli) access(cmd *cobra.Command) (base string, token func() (string, err
 		return text, nil
 	}
 	if _, err := read(); err != nil {
-		return "", nil, usageError("token file: %v", err)
+		return "", nil, exit.Misuse("token file: %v", err)
 	}
 	return base, read, nil
 }
@@ -251,11 +237,11 @@ func (c *cli) authorities(cmd *cobra.Command) (*x509.CertPool, error) {
 	}
 	pem, err := os.ReadFile(file)
 	if err != nil {
-		return nil, usageError("CA file: %v", err)
+		return nil, exit.Misuse("CA file: %v", err)
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(pem) {
-		return nil, usageError("CA file: %s has no certificate in PEM", file)
+		return nil, exit.Misuse("CA file: %s has no certificate in PEM", file)
 	}
 	return pool, nil
 }

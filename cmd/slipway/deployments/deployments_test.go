@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"slipway.dev/slipway/cmd/slipway/exit"
 )
 
 func TestList(t *testing.T) {
@@ -143,7 +145,7 @@ func TestARefusedConfigurationListsEveryError(t *testing.T) {
 		"details":[{"path":"/fleet/domain","message":"is required"},{"path":"","message":"has two methods"}]}`))
 	i := invocation{stdin: `{}`}
 	err := i.run(t, f, "submit", "example", "-f", "-", "--follow")
-	require.Equal(t, 4, ExitCode(err))
+	require.Equal(t, 4, exit.Code(err))
 	require.EqualError(t, err, `the configuration is not valid (invalid_configuration)
   /fleet/domain: is required
   the configuration: has two methods
@@ -159,7 +161,7 @@ func TestAServiceThatIsAway(t *testing.T) {
 	})
 	i := invocation{stdin: `{}`}
 	err := i.run(t, f, "preview", "example", "-f", "-")
-	require.Equal(t, 5, ExitCode(err))
+	require.Equal(t, 5, exit.Code(err))
 	require.EqualError(t, err, "all slots are in use (service_unavailable); try again in 5s")
 
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -167,12 +169,12 @@ func TestAServiceThatIsAway(t *testing.T) {
 	url := "http://" + listener.Addr().String()
 	require.NoError(t, listener.Close())
 	_, _, err = f.run(t, "show", "example", "--url", url)
-	require.Equal(t, 5, ExitCode(err))
+	require.Equal(t, 5, exit.Code(err))
 	require.ErrorContains(t, err, "no answer from "+url)
 
 	i = invocation{stdin: `{}`}
 	err = i.run(t, f, "submit", "example", "-f", "-", "--url", url, "--timeout", "500ms", "--key", "k-1")
-	require.Equal(t, 5, ExitCode(err))
+	require.Equal(t, 5, exit.Code(err))
 	require.ErrorContains(t, err, "stopped after 500ms (--timeout)\nit may have been taken; the same submit with --key k-1 is taken at most once")
 }
 
@@ -184,7 +186,7 @@ func TestAnInterruptDuringASubmitNamesTheKey(t *testing.T) {
 	})
 	i := invocation{ctx: ctx, stdin: `{}`}
 	err := i.run(t, f, "submit", "example", "-f", "-", "--follow")
-	require.Equal(t, 130, ExitCode(err))
+	require.Equal(t, 130, exit.Code(err))
 	require.EqualError(t, err, "interrupted\nit may have been taken; the same submit with --key "+f.headers[0].Get("Idempotency-Key")+" is taken at most once")
 }
 
@@ -210,7 +212,7 @@ func TestUsageErrors(t *testing.T) {
 		`invalid argument "soon" for "--timeout"`:                 {"list", "example", "--timeout", "soon"},
 		`--build is the number of a build`:                        {"logs", "example", "-b", "0"},
 		`--build is the number of a build, from 1`:                {"cancel", "example", "--build", "-1"},
-		`--builds is below zero`:                                  {"show", "example", "--builds", "-1"},
+		`--builds is from 0 to 100`:                               {"show", "example", "--builds", "-1"},
 		`--key is empty`:                                          {"submit", "example", "-f", "-", "--key", ""},
 		`--token and --token-file are both set`:                   {"list", "example", "--token", "a", "--token-file", "b"},
 		`token file: ` + empty + ` is empty`:                      {"list", "example", "--token-file", empty},
@@ -233,7 +235,7 @@ func TestUsageErrors(t *testing.T) {
 		i := invocation{}
 		err := i.run(t, f, args...)
 		require.ErrorContains(t, err, want, "%q", args)
-		require.Equal(t, 2, ExitCode(err), "%q", args)
+		require.Equal(t, 2, exit.Code(err), "%q", args)
 		require.NotContains(t, err.Error(), "hunter2")
 		require.NotContains(t, err.Error(), jwt)
 		require.Empty(t, f.asked)
@@ -247,7 +249,7 @@ func TestUsageErrors(t *testing.T) {
 		i := invocation{env: env}
 		err := i.run(t, nil, "list", "example")
 		require.ErrorContains(t, err, want)
-		require.Equal(t, 2, ExitCode(err))
+		require.Equal(t, 2, exit.Code(err))
 	}
 }
 
@@ -263,7 +265,7 @@ func TestAConfigurationThatIsNotJSONIsNotSent(t *testing.T) {
 		i := invocation{stdin: stdin}
 		err := i.run(t, f, "submit", "example", "-f", "-")
 		require.ErrorContains(t, err, want)
-		require.Equal(t, 4, ExitCode(err))
+		require.Equal(t, 2, exit.Code(err))
 		require.Empty(t, f.asked)
 	}
 }
@@ -288,7 +290,7 @@ func TestTheTokenIsFoundAndNotShown(t *testing.T) {
 			})
 			i := invocation{env: test.env}
 			err := i.run(t, f, append([]string{"show", "example"}, test.args...)...)
-			require.Equal(t, 4, ExitCode(err))
+			require.Equal(t, 4, exit.Code(err))
 			require.Equal(t, test.want, f.headers[0].Get("Authorization"))
 			if test.want == "" {
 				require.ErrorContains(t, err, "no token was given: set SLIPWAY_TOKEN or SLIPWAY_TOKEN_FILE")
@@ -439,7 +441,7 @@ func TestLogs(t *testing.T) {
 	require.Empty(t, out)
 	require.Equal(t, "build 2 has no log; it is failed\n", errOut)
 	_, _, err = f.run(t, "logs", "example", "-b", "9")
-	require.Equal(t, 4, ExitCode(err))
+	require.Equal(t, 4, exit.Code(err))
 	require.EqualError(t, err, "there is no such thing (not_found)\n  request r-404")
 
 	f.on("GET /deployments/example/builds", reply(200, `{"builds":[`+build(2, "failed", "")+`]}`))
@@ -482,7 +484,7 @@ func TestLogsFollowEndsWithARefusal(t *testing.T) {
 		on("GET /deployments/example/builds/3", reply(200, build(3, "running", ""))).
 		on("GET /deployments/example/builds/3/log", reply(403, `{"error":"forbidden","message":"no"}`))
 	_, _, err := f.run(t, "logs", "example", "-b", "3", "-f")
-	require.Equal(t, 4, ExitCode(err))
+	require.Equal(t, 4, exit.Code(err))
 }
 
 func TestCancel(t *testing.T) {
@@ -499,7 +501,7 @@ func TestCancel(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "build 4 is cancelled\n", out)
 	_, _, err = f.run(t, "cancel", "example", "-b", "2")
-	require.Equal(t, 4, ExitCode(err))
+	require.Equal(t, 4, exit.Code(err))
 	require.EqualError(t, err, "build 2 has ended (build_ended)")
 	out, _, err = f.run(t, "cancel", "example", "-o", "json")
 	require.NoError(t, err)
@@ -511,7 +513,7 @@ func TestCancel(t *testing.T) {
 	require.Equal(t, "build 4 is cancelled\n", out)
 	f.on("GET /deployments/example/builds", reply(200, `{"builds":[`+build(3, "failed", "")+`]}`))
 	_, _, err = f.run(t, "cancel", "example")
-	require.Equal(t, 4, ExitCode(err))
+	require.Equal(t, 4, exit.Code(err))
 	require.EqualError(t, err, "example has no build that runs or is queued")
 }
 
@@ -538,7 +540,7 @@ func TestDestroy(t *testing.T) {
 
 	f.on("DELETE /deployments/example", reply(404, `{"error":"unknown_deployment","message":"slipway does not know it"}`))
 	_, _, err = f.run(t, "destroy", "example")
-	require.Equal(t, 4, ExitCode(err))
+	require.Equal(t, 4, exit.Code(err))
 	require.EqualError(t, err, "slipway does not know it (unknown_deployment)")
 }
 
@@ -561,7 +563,7 @@ func TestDestroyWithACallback(t *testing.T) {
 	asked := len(f.asked)
 	for _, args := range [][]string{destroy[:4], {"destroy", "example", "--callback-token-file", file}, {"destroy", "example", "--callback-url", "https://x", "--callback-token-file", file + ".none"}} {
 		_, _, err = f.run(t, args...)
-		require.Equal(t, 2, ExitCode(err), args)
+		require.Equal(t, 2, exit.Code(err), args)
 	}
 	require.Len(t, f.asked, asked, "nothing was asked for")
 }
@@ -576,7 +578,7 @@ func TestAnOutputThatCannotBeWrittenIsAnError(t *testing.T) {
 	cmd.SetArgs([]string{"show", "example", "--builds", "0"})
 	cmd.SetOut(full{})
 	err := cmd.ExecuteContext(t.Context())
-	require.Equal(t, 1, ExitCode(err))
+	require.Equal(t, 1, exit.Code(err))
 	require.EqualError(t, err, "output: no space left on device")
 }
 
@@ -600,7 +602,7 @@ func TestHelpTeaches(t *testing.T) {
 }
 
 func TestExitCode(t *testing.T) {
-	require.Equal(t, 0, ExitCode(nil))
-	require.Equal(t, 1, ExitCode(errors.New("of somebody else")))
-	require.Equal(t, 2, ExitCode(fmt.Errorf("wrapped: %w", usageError("wrong"))))
+	require.Equal(t, 0, exit.Code(nil))
+	require.Equal(t, 1, exit.Code(errors.New("of somebody else")))
+	require.Equal(t, 2, exit.Code(fmt.Errorf("wrapped: %w", exit.Misuse("wrong"))))
 }

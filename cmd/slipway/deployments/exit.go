@@ -8,13 +8,12 @@ import (
 	"time"
 
 	"slipway.dev/slipway/api/client"
+	"slipway.dev/slipway/cmd/slipway/exit"
 	"slipway.dev/slipway/schema/deployment"
 )
 
 // The exit codes; exitCodes tells the user.
 const (
-	exitFailed      = 1
-	exitUsage       = 2
 	exitNotRun      = 3
 	exitRefused     = 4
 	exitAway        = 5
@@ -30,35 +29,6 @@ const exitCodes = `Exit codes:
   5    the API, or something that it needs, is away, or did not answer in time
   130  interrupted; a build that was submitted goes on`
 
-// exitError is an error with its exit code and the text for the user.
-type exitError struct {
-	code int
-	text string
-	err  error
-}
-
-func (e *exitError) Error() string { return e.text }
-
-func (e *exitError) Unwrap() error { return e.err }
-
-// ExitCode is what the program exits with after the command returned err: 0
-// for nil, and 1 for an error that is not the command's.
-func ExitCode(err error) int {
-	var known *exitError
-	switch {
-	case err == nil:
-		return 0
-	case errors.As(err, &known):
-		return known.code
-	default:
-		return exitFailed
-	}
-}
-
-func usageError(format string, args ...any) error {
-	return &exitError{code: exitUsage, text: fmt.Sprintf(format, args...)}
-}
-
 // hintError adds what the user can do about an error.
 type hintError struct {
 	error
@@ -72,32 +42,32 @@ func explain(err error, limit time.Duration) error {
 	if err == nil {
 		return nil
 	}
-	var known *exitError
+	var known *exit.Error
 	if errors.As(err, &known) {
 		return known
 	}
-	e := &exitError{err: err}
+	e := &exit.Error{Err: err}
 	var refused *client.Error
 	var broken *client.ConnectionError
 	switch {
 	// First: an interrupted retry also holds what it retried.
 	case errors.Is(err, context.Canceled):
-		e.code, e.text = exitInterrupted, "interrupted"
+		e.Code, e.Text = exitInterrupted, "interrupted"
 	case errors.Is(err, context.DeadlineExceeded):
-		e.code, e.text = exitAway, fmt.Sprintf("stopped after %s (--timeout)", limit)
+		e.Code, e.Text = exitAway, fmt.Sprintf("stopped after %s (--timeout)", limit)
 	case errors.As(err, &refused):
-		e.code, e.text = exitRefused, describe(refused)
+		e.Code, e.Text = exitRefused, describe(refused)
 		if refused.Away() {
-			e.code = exitAway
+			e.Code = exitAway
 		}
 	case errors.As(err, &broken):
-		e.code, e.text = exitAway, safe(broken.Error())
+		e.Code, e.Text = exitAway, safe(broken.Error())
 	default:
-		e.code, e.text = exitFailed, safe(err.Error())
+		e.Code, e.Text = exit.Failed, safe(err.Error())
 	}
 	var hinted *hintError
 	if errors.As(err, &hinted) {
-		e.text += "\n" + hinted.hint
+		e.Text += "\n" + hinted.hint
 	}
 	return e
 }
@@ -132,8 +102,8 @@ func outcome(id string, b deployment.Build) error {
 	case deployment.StatusSucceeded:
 		return nil
 	case deployment.StatusFailed:
-		return &exitError{code: exitFailed, text: fmt.Sprintf("%s failed%s\nits log: slipway deployments logs %s -b %d", which, why, id, b.Number)}
+		return &exit.Error{Code: exit.Failed, Text: fmt.Sprintf("%s failed%s\nits log: slipway deployments logs %s -b %d", which, why, id, b.Number)}
 	default:
-		return &exitError{code: exitNotRun, text: fmt.Sprintf("%s was %s%s", which, cell(string(b.Status)), why)}
+		return &exit.Error{Code: exitNotRun, Text: fmt.Sprintf("%s was %s%s", which, cell(string(b.Status)), why)}
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"slipway.dev/slipway/cmd/slipway/exit"
 )
 
 // fake is an API that answers as it is told: "GET /deployments/example" to a
@@ -204,7 +206,7 @@ func (i *invocation) run(t *testing.T, f *fake, args ...string) error {
 	if i.ctx == nil {
 		i.ctx = t.Context()
 	}
-	cmd := command(&cli{
+	cmd := exit.Strict(command(&cli{
 		getenv: func(name string) string { return i.env[name] },
 		terminal: func(w io.Writer) (int, bool) {
 			width := i.outWidth
@@ -214,7 +216,7 @@ func (i *invocation) run(t *testing.T, f *fake, args ...string) error {
 			return width, width > 0
 		},
 		quiet: i.quiet, repeat: i.repeat,
-	})
+	}))
 	cmd.SetArgs(args)
 	cmd.SetIn(strings.NewReader(i.stdin))
 	cmd.SetOut(&i.out)

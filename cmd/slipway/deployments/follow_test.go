@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"slipway.dev/slipway/cmd/slipway/exit"
 )
 
 const submitted = `{"deploymentId":"example","build":1,"evaluation":"evaluated","nodes":[{"name":"web","names":["a.example.org"]},{"name":"db","names":[]}]}`
@@ -78,7 +80,7 @@ func TestSubmitFollowEndsWithTheOutcomeOfItsBuild(t *testing.T) {
 			var i invocation
 			err := i.submit(t, f)
 			require.EqualError(t, err, test.err)
-			require.Equal(t, test.code, ExitCode(err))
+			require.Equal(t, test.code, exit.Code(err))
 			require.Equal(t, "submitted example, build 1 (evaluated: 2 nodes)\nbuilding: build 1 is queued\n"+test.out, steps(i.out.String()))
 		})
 	}
@@ -141,7 +143,7 @@ func TestSubmitFollowAsJSON(t *testing.T) {
 	), "half a line\n", deploymentJSON("failed", "build 1 failed: exit code 1", "null"))
 	var i invocation
 	err := i.submit(t, f, "-o", "json")
-	require.Equal(t, 1, ExitCode(err))
+	require.Equal(t, 1, exit.Code(err))
 
 	type step struct {
 		Time    time.Time
@@ -192,7 +194,7 @@ func TestAnInterruptLeavesTheBuild(t *testing.T) {
 	until(t, &i.out, "build 1 runs")
 	interrupt()
 	err := <-ended
-	require.Equal(t, 130, ExitCode(err))
+	require.Equal(t, 130, exit.Code(err))
 	require.EqualError(t, err, "interrupted\nbuild 1 goes on; look at it with: slipway deployments show example\nor follow its log with: slipway deployments logs example -b 1 -f")
 	require.Empty(t, f.requests("POST"), "nothing is cancelled")
 }
@@ -201,7 +203,7 @@ func TestTimeoutEndsAFollow(t *testing.T) {
 	f := submitting(t, stream(true, sse("1.1.0", "snapshot", deploymentJSON("building", "build 1 runs", build(1, "running", "")))), "", "")
 	var i invocation
 	err := i.submit(t, f, "--timeout", "1s")
-	require.Equal(t, 5, ExitCode(err))
+	require.Equal(t, 5, exit.Code(err))
 	require.ErrorContains(t, err, "stopped after 1s (--timeout)\nbuild 1 goes on")
 }
 
@@ -209,7 +211,7 @@ func TestAFollowThatIsRefusedSaysThatTheBuildGoesOn(t *testing.T) {
 	f := submitting(t, reply(403, `{"error":"forbidden","message":"the token may not read","requestId":"r-1"}`), "", "")
 	var i invocation
 	err := i.submit(t, f)
-	require.Equal(t, 4, ExitCode(err))
+	require.Equal(t, 4, exit.Code(err))
 	require.ErrorContains(t, err, "the token may not read (forbidden)\n  request r-1\nbuild 1 goes on")
 }
 
@@ -235,7 +237,7 @@ func TestProgressOnATerminalIsDrawnOver(t *testing.T) {
 	go func() { ended <- i.submit(t, f) }()
 	until(t, &i.err, "waiting: build 4 waits")
 	close(release)
-	require.Equal(t, 3, ExitCode(<-ended))
+	require.Equal(t, 3, exit.Code(<-ended))
 	text := i.err.String()
 	require.True(t, strings.HasSuffix(text, "\r\x1b[K"), "it is erased at the end: %q", text)
 	for _, drawn := range strings.Split(text, "\r\x1b[K") {

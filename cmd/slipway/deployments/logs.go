@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"slipway.dev/slipway/api/client"
+	"slipway.dev/slipway/cmd/slipway/exit"
 	"slipway.dev/slipway/schema/deployment"
 )
 
@@ -75,7 +76,7 @@ func pickBuild(ctx context.Context, api *client.Client, id string, number int64)
 		return *running, nil
 	}
 	if len(history) == 0 {
-		return deployment.Build{}, &exitError{code: exitRefused, text: fmt.Sprintf("%s has no build", id)}
+		return deployment.Build{}, &exit.Error{Code: exitRefused, Text: fmt.Sprintf("%s has no build", id)}
 	}
 	return history[0], nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"slipway.dev/slipway/api/client"
+	"slipway.dev/slipway/cmd/slipway/exit"
 	"slipway.dev/slipway/schema/deployment"
 )
 
@@ -29,7 +30,7 @@ on standard error.`,
   slipway deployments list $(cat my-deployments) -o json`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usageError("list takes the identifiers to list: the API has no list of all deployments, because it does not know whose they are")
+				return exit.Misuse("list takes the identifiers to list: the API has no list of all deployments, because it does not know whose they are")
 			}
 			return ids(cmd, args)
 		},
@@ -78,6 +79,9 @@ func live(build *int64) string {
 	return strconv.FormatInt(*build, 10)
 }
 
+// maxBuilds is how many builds the API gives at once.
+const maxBuilds = 100
+
 func (c *cli) show() *cobra.Command {
 	var builds int
 	cmd := &cobra.Command{
@@ -97,8 +101,8 @@ submit is shown too, without secret values.`,
   slipway deployments show example -o json`,
 		Args: oneID,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if builds < 0 {
-				return usageError("--builds is below zero")
+			if builds < 0 || builds > maxBuilds {
+				return exit.Misuse("--builds is from 0 to %d", maxBuilds)
 			}
 			return c.run(cmd, false, "the API", func(ctx context.Context, api *client.Client, out *console) error {
 				d, err := api.Get(ctx, args[0])
@@ -122,7 +126,7 @@ submit is shown too, without secret values.`,
 			})
 		},
 	}
-	cmd.Flags().IntVar(&builds, "builds", 5, "how many builds to show, at most 100")
+	cmd.Flags().IntVar(&builds, "builds", 5, fmt.Sprintf("how many builds to show, at most %d", maxBuilds))
 	return cmd
 }
 

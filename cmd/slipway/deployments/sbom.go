@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"slipway.dev/slipway/api/client"
+	"slipway.dev/slipway/cmd/slipway/exit"
 	"slipway.dev/slipway/schema/deployment"
 )
 
@@ -44,17 +45,17 @@ file of the name json is ./json.`,
 			file := ""
 			switch {
 			case c.output == "":
-				return usageError(`--output is text, json or a file, not ""`)
+				return exit.Misuse(`--output is text, json or a file, not ""`)
 			case c.output != "text" && c.output != "json":
 				file, c.output = c.output, "text"
 			}
 			switch {
 			case cmd.Flags().Changed("node") && node == "":
-				return usageError("--node is empty")
+				return exit.Misuse("--node is empty")
 			case list && (diff || node != ""):
-				return usageError("--list comes without --node and --diff")
+				return exit.Misuse("--list comes without --node and --diff")
 			case file != "" && (list || diff):
-				return usageError("only a document goes to a file; --output is text or json here, not %q", file)
+				return exit.Misuse("only a document goes to a file; --output is text or json here, not %q", file)
 			}
 			return c.run(cmd, false, "the API", func(ctx context.Context, api *client.Client, out *console) error {
 				if diff {
@@ -72,7 +73,7 @@ file of the name json is ./json.`,
 					case list, len(nodes) != 1 && file == "":
 						return out.sboms(args[0], nodes)
 					case len(nodes) != 1:
-						return usageError("%s has %s: name one with --node", args[0], count(len(nodes), "node"))
+						return exit.Misuse("%s has %s: name one with --node", args[0], count(len(nodes), "node"))
 					}
 					node = nodes[0].Node
 				}
@@ -153,9 +154,9 @@ func (c *console) save(document io.Reader, path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case err == nil && info.IsDir():
-		return usageError("%s is a folder", path)
+		return exit.Misuse("%s is a folder", path)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return usageError("output: %v", err)
+		return exit.Misuse("output: %v", err)
 	}
 	target, whole := path, err != nil || info.Mode().IsRegular()
 	flags := os.O_WRONLY
@@ -168,7 +169,7 @@ func (c *console) save(document io.Reader, path string) error {
 	}
 	file, err := os.OpenFile(target, flags, 0o666)
 	if err != nil {
-		return usageError("output: %v", err)
+		return exit.Misuse("output: %v", err)
 	}
 	size, err := io.Copy(file, document)
 	if closed := file.Close(); err == nil && closed != nil {

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"slipway.dev/slipway/cmd/slipway/exit"
 )
 
 const sbomText = "\ufeff{ \"bomFormat\": \"CycloneDX\", \"n\": 1.0,\r\n\"x\": \"\u009b31m\u202e\" }\n"
@@ -53,11 +55,11 @@ func TestSBOM(t *testing.T) {
 
 	f.on("GET /sbom/example", serveSBOM(3))
 	_, _, err = f.run(t, "sbom", "example")
-	require.Equal(t, 5, ExitCode(err))
+	require.Equal(t, 5, exit.Code(err))
 	require.ErrorContains(t, err, "not the one that its ETag names")
 	f.on("GET /sbom/example", reply(404, `{"error":"sbom_unavailable","message":"the SBOM does not build"}`))
 	_, _, err = f.run(t, "sbom", "example")
-	require.Equal(t, 4, ExitCode(err))
+	require.Equal(t, 4, exit.Code(err))
 	require.ErrorContains(t, err, "the SBOM does not build (sbom_unavailable)")
 }
 
@@ -82,7 +84,7 @@ func TestSBOMToAFile(t *testing.T) {
 
 	f.on("GET /sbom/example", serveSBOM(1))
 	_, _, err := f.run(t, "sbom", "example", "-o", file)
-	require.Equal(t, 5, ExitCode(err))
+	require.Equal(t, 5, exit.Code(err))
 	is("before")
 
 	f.on("GET /sbom/example", serveSBOM(0))
@@ -109,7 +111,7 @@ func TestSBOMToAFile(t *testing.T) {
 
 	for path, want := range map[string]string{folder: "is a folder", filepath.Join(folder, "no", "file"): "no such file"} {
 		_, _, err = f.run(t, "sbom", "example", "-o", path)
-		require.Equal(t, 2, ExitCode(err))
+		require.Equal(t, 2, exit.Code(err))
 		require.ErrorContains(t, err, want)
 	}
 }
@@ -128,7 +130,7 @@ func TestSBOMsOfSeveralNodes(t *testing.T) {
 	require.JSONEq(t, `{"nodes":[`+dbSBOM+`,`+webSBOM+`]}`, out)
 
 	_, _, err = f.run(t, "sbom", "example", "-o", "file")
-	require.Equal(t, 2, ExitCode(err))
+	require.Equal(t, 2, exit.Code(err))
 	require.ErrorContains(t, err, "example has 2 nodes: name one with --node")
 
 	f.on("GET /sbom-list/example", reply(200, `{"nodes":[`+webSBOM+`]}`))

@@ -3,6 +3,8 @@ package leases
 import (
 	"fmt"
 	"os"
+
+	"slipway.dev/slipway/cmd/slipway/exit"
 )
 
 // boundary is the file that tells whether DDL has begun.
@@ -24,13 +26,13 @@ func newBoundary(path string) (boundary, error) {
 	b := boundary{path: path}
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
-		return b, usageError("boundary file: %v", err)
+		return b, exit.Misuse("boundary file: %v", err)
 	}
 	if err := file.Close(); err != nil {
 		return b, fmt.Errorf("boundary file: %w", err)
 	}
 	if b.begun() {
-		return b, usageError("boundary file: %s is not empty: an earlier run has begun DDL. Verify the schema by hand, then remove the file", path)
+		return b, exit.Misuse("boundary file: %s is not empty: an earlier run has begun DDL. Verify the schema by hand, then remove the file", path)
 	}
 	return b, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"slipway.dev/slipway/api/leaseclient"
+	"slipway.dev/slipway/cmd/slipway/exit"
 )
 
 // Where a pod finds what it needs when nothing else is said, see
@@ -22,17 +23,12 @@ const (
 )
 
 // Command is "slipway lease". Defaults of its flags are read with getenv, as
-// the help of each says. Its errors that are an *Error have an exit code of
-// their own.
+// the help of each says.
 func Command(getenv func(string) string, connect Connect) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "lease",
 		Short: "Leases of deploy jobs on a failover group",
-		Args:  cobra.NoArgs,
 	}
-	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usageError("%v\nsee: %s --help", err, c.CommandPath())
-	})
 	c.AddCommand(runCommand(getenv), statusCommand(getenv), revokeCommand(connect), watchdogCommand())
 	return c
 }
@@ -63,7 +59,7 @@ func (a *access) environment() error {
 		variable = "SLIPWAY_LEASE_" + strings.TrimSuffix(variable, ")")
 		if value := a.getenv(variable); strings.HasSuffix(f.Usage, "("+variable+")") && value != "" && !f.Changed {
 			if err := f.Value.Set(value); err != nil {
-				errs = append(errs, usageError("%s: %v", variable, err))
+				errs = append(errs, exit.Misuse("%s: %v", variable, err))
 			}
 		}
 	})
@@ -72,20 +68,20 @@ func (a *access) environment() error {
 
 func (a *access) client() (*leaseclient.Client, error) {
 	if a.output != "text" && a.output != "json" {
-		return nil, usageError("--output is text or json, not %q", a.output)
+		return nil, exit.Misuse("--output is text or json, not %q", a.output)
 	}
 	ca := a.caFile
 	if _, err := os.Stat(ca); ca == podCAFile && errors.Is(err, os.ErrNotExist) {
 		ca = ""
 	}
 	if _, err := os.Stat(a.tokenFile); err != nil {
-		return nil, usageError("token file: %v", err)
+		return nil, exit.Misuse("token file: %v", err)
 	}
 	client, err := leaseclient.New(leaseclient.Options{
 		URL: a.url, CAFile: ca, TokenFile: a.tokenFile, Proxy: http.ProxyFromEnvironment, UserAgent: "slipway-lease",
 	})
 	if err != nil {
-		return nil, usageError("%v", err)
+		return nil, exit.Misuse("%v", err)
 	}
 	return client, nil
 }
@@ -124,7 +120,7 @@ func runCommand(getenv func(string) string) *cobra.Command {
   slipway lease run -g orders --instance orders-app --wait 10m --ttl 60s -- rails db:migrate`,
 		RunE: func(c *cobra.Command, command []string) error {
 			if c.ArgsLenAtDash() != 0 || len(command) == 0 {
-				return usageError("run takes a command, after --\nsee: %s --help", c.CommandPath())
+				return exit.Misuse("run takes a command, after --\nsee: %s --help", c.CommandPath())
 			}
 			if err := a.environment(); err != nil {
 				return err

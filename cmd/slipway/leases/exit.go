@@ -1,7 +1,6 @@
 package leases
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"syscall"
@@ -9,8 +8,8 @@ import (
 
 // The exit codes of "lease run"; exitCodes tells the user.
 const (
-	exitFailed    = 1
-	exitUsage     = 2
+	exitDenied    = 4 // of the other commands, as exitAway
+	exitAway      = 5
 	exitRefused   = 73
 	exitLost      = 75 // EX_TEMPFAIL of sysexits.h
 	exitLostInDDL = 76
@@ -30,18 +29,13 @@ const exitCodes = `Exit codes:
   128+n the command was ended by signal n, or slipway was while it waited
   any other code is that of the command`
 
-// Error is an error with the exit code for it. Its text is empty where all was
-// said.
-type Error struct {
-	Code int
-	text string
-}
-
-func (e *Error) Error() string { return e.text }
-
-func usageError(format string, args ...any) error {
-	return &Error{exitUsage, fmt.Sprintf(format, args...)}
-}
+// exitCodesOther are those of the other commands.
+const exitCodesOther = `Exit codes:
+  0  done
+  1  something unexpected happened
+  2  the command was not used right
+  4  the API refused
+  5  the API, the leader or Temporal is away, or did not answer in time`
 
 // codeOf is the exit code that a shell shows.
 func codeOf(status syscall.WaitStatus) int {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"slipway.dev/slipway/cmd/slipway/exit"
 	"slipway.dev/slipway/schema/lease"
 )
 
@@ -30,13 +31,13 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asSlipway) == "" {
 		os.Exit(m.Run())
 	}
-	c := Command(os.Getenv, nil)
+	c := exit.Strict(Command(os.Getenv, nil))
 	c.SilenceErrors, c.SilenceUsage = true, true
 	if len(os.Args) > 1 && os.Args[1] == "lease" {
 		os.Args = os.Args[1:]
 	}
 	err := c.Execute()
-	coded, ok := errors.AsType[*Error](err)
+	coded, ok := errors.AsType[*exit.Error](err)
 	switch {
 	case err == nil:
 		os.Exit(0)
@@ -282,8 +283,12 @@ func TestStatus(t *testing.T) {
 	require.Equal(t, lease.Observation{Group: "orders", TopologyGeneration: 17}, o)
 	a.answers(func(*http.Request) (int, string) { return 423, `{"error":"unstable","reason":"NoPrimary"}` })
 	code, _, errOut = run(a.command("status"))
-	require.Equal(t, 1, code)
+	require.Equal(t, 4, code)
 	require.Equal(t, "423 unstable: NoPrimary\n", errOut)
+	a.answers(func(*http.Request) (int, string) { return 503, `{"error":"not_leader"}` })
+	code, _, errOut = run(a.command("status"))
+	require.Equal(t, 5, code)
+	require.Equal(t, "503 not_leader\n", errOut)
 	code, _, errOut = run(a.command("status", "-g", ""))
 	require.Equal(t, 2, code)
 	require.Contains(t, errOut, "--group is needed")

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.temporal.io/api/serviceerror"
 
+	"slipway.dev/slipway/cmd/slipway/exit"
 	"slipway.dev/slipway/schema/lease"
 	"slipway.dev/slipway/schema/wire"
 )
@@ -37,7 +39,9 @@ leases of a group, annotate it instead, which needs no Temporal:
 The address and the credentials of Temporal come from its own variables
 (TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, TEMPORAL_TLS_…),
 its API key from SLIPWAY_TEMPORAL_API_KEY_FILE where there is one, and the keys of
-encrypted histories from SLIPWAY_CODEC_KEYS_FILE.`,
+encrypted histories from SLIPWAY_CODEC_KEYS_FILE.
+
+` + exitCodesOther,
 		Example: `  slipway lease revoke --namespace shop --group orders --operation-id 11111111-1111-4111-8111-111111111111`,
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -53,7 +57,11 @@ encrypted histories from SLIPWAY_CODEC_KEYS_FILE.`,
 			defer cancel()
 			err = revoker.Revoke(ctx, ref, lease.ReasonOperatorRevoked)
 			if errors.Is(err, context.DeadlineExceeded) {
-				return fmt.Errorf("no answer within %s (--timeout): Temporal is away, and the lease may not be revoked: %w", timeout, err)
+				return exit.With(exitAway, fmt.Errorf("no answer within %s (--timeout): Temporal is away, and the lease may not be revoked: %w", timeout, err))
+			}
+			var away *serviceerror.Unavailable // the connection, too
+			if errors.As(err, &away) {
+				return exit.With(exitAway, fmt.Errorf("the lease is not revoked, Temporal is away: %w", err))
 			}
 			if err != nil {
 				return err
@@ -75,13 +83,13 @@ encrypted histories from SLIPWAY_CODEC_KEYS_FILE.`,
 func check(ref wire.LeaseRef) error {
 	switch _, kind := lease.ParseKind(string(ref.Kind)); {
 	case !lease.ValidNamespace(ref.Namespace):
-		return errors.New("--namespace is not the name of a namespace")
+		return exit.Misuse("--namespace is needed: the namespace of the MysqlFailoverGroup")
 	case !lease.ValidName(ref.Group):
-		return errors.New("--group is not the name of a group")
+		return exit.Misuse("--group is needed: the name of a MysqlFailoverGroup")
 	case !kind:
-		return errors.New("--kind is migration or failover-hold")
+		return exit.Misuse("--kind is migration or failover-hold, not %q", ref.Kind)
 	case !lease.ValidOperation(ref.OperationID):
-		return errors.New("--operation-id is needed: 1 to 128 bytes without control characters")
+		return exit.Misuse("--operation-id is needed: 1 to 128 bytes without control characters")
 	}
 	return nil
 }

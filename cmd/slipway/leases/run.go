@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"slipway.dev/slipway/api/leaseclient"
+	"slipway.dev/slipway/cmd/slipway/exit"
 )
 
 // runner is a run of "lease run".
@@ -42,19 +43,19 @@ func (r *runner) start(c *cobra.Command, a *access, command []string, boundaryFi
 	}
 	switch {
 	case r.config.Group == "":
-		return usageError("--group is needed: the MysqlFailoverGroup")
+		return exit.Misuse("--group is needed: the MysqlFailoverGroup")
 	case r.config.Instance == "":
-		return usageError("--instance is needed: the MysqlDatabase, which declares who may deploy")
+		return exit.Misuse("--instance is needed: the MysqlDatabase, which declares who may deploy")
 	}
 	if err := r.config.Check(); err != nil {
-		return usageError("%v", err)
+		return exit.Misuse("%v", err)
 	}
 	client, err := a.client()
 	if err != nil {
 		return err
 	}
 	if _, err := exec.LookPath(command[0]); err != nil {
-		return &Error{notStarted(err).Code, safe(err.Error())}
+		return &exit.Error{Code: notStarted(err).Code, Text: safe(err.Error())}
 	}
 	r.command = command
 	if r.boundary, err = newBoundary(boundaryFile); err != nil {
@@ -94,7 +95,7 @@ func (r *runner) run(ctx context.Context, api leaseclient.API) error {
 	if err != nil {
 		// What runs may still write, so nobody else may be let in before the
 		// leases have ended by themselves.
-		return r.end(exitFailed, fmt.Sprintf("%v; the leases are not released", err))
+		return r.end(exit.Failed, fmt.Sprintf("%v; the leases are not released", err))
 	}
 	result := r.result(session, ended)
 	_ = session.Release(ctx) // reported
@@ -126,7 +127,7 @@ func (r *runner) report(e leaseclient.Event) {
 
 // ended is how the command ended.
 type ended struct {
-	exit
+	commandEnd
 	// why the watchdog ended it; empty when it ended by itself.
 	why string
 }
@@ -139,17 +140,17 @@ func (r *runner) guarded(session *leaseclient.Session) (ended, error) {
 	r.mu.Lock()
 	if r.interrupted != 0 {
 		r.mu.Unlock()
-		return ended{exit: exit{Code: exitSignal + int(r.interrupted)}}, nil
+		return ended{commandEnd: commandEnd{Code: exitSignal + int(r.interrupted)}}, nil
 	}
 	guard, err := startGuard(r.command, environment, session.TTL(), session.Deadline())
 	if err != nil {
 		r.mu.Unlock()
-		return ended{exit: exit{Code: exitFailed, NotStarted: err.Error()}}, nil
+		return ended{commandEnd: commandEnd{Code: exit.Failed, NotStarted: err.Error()}}, nil
 	}
 	r.session, r.guard = session, guard
 	r.mu.Unlock()
 
-	end := ended{exit: exit{Code: exitFailed, Ended: true}, why: "the watchdog was killed"}
+	end := ended{commandEnd: commandEnd{Code: exit.Failed, Ended: true}, why: "the watchdog was killed"}
 	lost := session.Done()
 	late := time.NewTicker(beat)
 	defer late.Stop()
@@ -174,7 +175,7 @@ func (r *runner) guarded(session *leaseclient.Session) (ended, error) {
 			case n.Ending != "":
 				end.why = "the deadline of the leases came" // when it was lost, the session knows more
 			case n.Exit != nil:
-				end.exit = *n.Exit
+				end.commandEnd = *n.Exit
 			}
 		}
 	}
@@ -234,10 +235,10 @@ func (r *runner) notAcquired(err error) error {
 // end says the last of a run: as JSON here, as a text by who prints the error.
 func (r *runner) end(code int, text string) error {
 	if !r.out.json {
-		return &Error{code, safe(text)}
+		return &exit.Error{Code: code, Text: safe(text)}
 	}
 	r.out.say(r.last(code, text), "")
-	return &Error{Code: code}
+	return &exit.Error{Code: code}
 }
 
 func (r *runner) last(code int, text string) record {

@@ -3,6 +3,7 @@ package leases
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"slipway.dev/slipway/api/leaseclient"
+	"slipway.dev/slipway/cmd/slipway/exit"
 	"slipway.dev/slipway/schema/lease"
 )
 
@@ -21,7 +24,9 @@ func statusCommand(getenv func(string) string) *cobra.Command {
 		Short: "Show a failover group and its leases as deploy jobs see them",
 		Long: `Shows whether a failover group is stable and who holds leases on it, as the lease
 API answers this caller. That the group looks well is no permission to go on after
-a lease was lost. -o json prints the answer of the API.`,
+a lease was lost. -o json prints the answer of the API.
+
+` + exitCodesOther,
 		Example: `  slipway lease status --group orders`,
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -29,7 +34,7 @@ a lease was lost. -o json prints the answer of the API.`,
 				return err
 			}
 			if !lease.ValidName(a.group) {
-				return usageError("--group is needed: the name of a MysqlFailoverGroup")
+				return exit.Misuse("--group is needed: the name of a MysqlFailoverGroup")
 			}
 			client, err := a.client()
 			if err != nil {
@@ -39,7 +44,7 @@ a lease was lost. -o json prints the answer of the API.`,
 			defer cancel()
 			observed, err := client.Observe(ctx, a.group)
 			if err != nil {
-				return &Error{exitFailed, safe(err.Error())}
+				return explain(err, timeout)
 			}
 			if a.output == "json" {
 				encoder := json.NewEncoder(c.OutOrStdout())
@@ -52,6 +57,22 @@ a lease was lost. -o json prints the answer of the API.`,
 	a.addFlags(c)
 	c.Flags().DurationVar(&timeout, "timeout", timeout, "how long to wait for the answer")
 	return c
+}
+
+// explain says what an error of the API means for the user.
+func explain(err error, timeout time.Duration) error {
+	var refused *leaseclient.Error
+	var broken *leaseclient.ConnectionError
+	code, text := exit.Failed, safe(err.Error())
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		code, text = exitAway, fmt.Sprintf("no answer within %s (--timeout): %s", timeout, text)
+	case errors.As(err, &refused) && refused.Away() || errors.As(err, &broken):
+		code = exitAway
+	case refused != nil:
+		code = exitDenied
+	}
+	return &exit.Error{Code: code, Text: text, Err: err}
 }
 
 // show prints an observation for a person.

@@ -44,9 +44,9 @@ type order struct {
 
 // notice is what the watchdog tells the client.
 type notice struct {
-	Started int    `json:"started,omitempty"` // process ID of the command
-	Ending  ending `json:"ending,omitempty"`
-	Exit    *exit  `json:"exit,omitempty"` // the last notice: nothing is left
+	Started int         `json:"started,omitempty"` // process ID of the command
+	Ending  ending      `json:"ending,omitempty"`
+	Exit    *commandEnd `json:"exit,omitempty"` // the last notice: nothing is left
 }
 
 // ending is why the watchdog ends what runs.
@@ -59,8 +59,8 @@ const (
 	endingLeft     ending = "left"     // the command ended and left processes behind
 )
 
-// exit is how the command ended.
-type exit struct {
+// commandEnd is how the command ended.
+type commandEnd struct {
 	Code int `json:"code"` // as a shell shows it
 	// Ended: the watchdog had begun to end it before it ended.
 	Ended bool `json:"ended,omitempty"`
@@ -88,7 +88,7 @@ type watchdog struct {
 	deadline leaseclient.Deadline
 	lead     time.Duration
 	tree     *tree
-	exit     *exit
+	exit     *commandEnd
 
 	ending ending
 	killAt time.Time
@@ -123,7 +123,7 @@ func (w *watchdog) run(from io.Reader, command []string) error {
 	}
 	w.deadline, w.lead = *first.Deadline, first.Lead
 	if w.deadline.Left(leaseclient.Clock{}) <= w.lead {
-		w.notify(notice{Exit: &exit{Ended: true}})
+		w.notify(notice{Exit: &commandEnd{Ended: true}})
 		return nil
 	}
 	if len(table()) == 0 {
@@ -148,14 +148,14 @@ func (w *watchdog) run(from io.Reader, command []string) error {
 		case <-beats:
 			w.judge()
 		case status := <-w.tree.exited:
-			w.exit = &exit{Code: codeOf(status), Ended: w.ending != ""}
+			w.exit = &commandEnd{Code: codeOf(status), Ended: w.ending != ""}
 			if descendants().living() > 0 {
 				w.end(endingLeft)
 			}
 		case <-w.tree.gone:
 			if w.exit == nil { // both were ready
 				status := <-w.tree.exited
-				w.exit = &exit{Code: codeOf(status), Ended: w.ending != ""}
+				w.exit = &commandEnd{Code: codeOf(status), Ended: w.ending != ""}
 			}
 			w.notify(notice{Exit: w.exit})
 			return nil
@@ -292,10 +292,10 @@ func (t *tree) reap() {
 }
 
 // notStarted is the exit of a command that could not be started.
-func notStarted(err error) *exit {
+func notStarted(err error) *commandEnd {
 	code := exitNotRun
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, exec.ErrNotFound) {
 		code = exitNotFound
 	}
-	return &exit{Code: code, NotStarted: err.Error()}
+	return &commandEnd{Code: code, NotStarted: err.Error()}
 }

@@ -11,28 +11,20 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/temporal"
 
+	"slipway.dev/slipway/cmd/slipway/exit"
 	"slipway.dev/slipway/schema/lease"
 	"slipway.dev/slipway/schema/wire"
 )
 
 // The exit codes; the help tells the user.
 const (
-	exitFailed   = 1
-	exitUsage    = 2
 	exitRefused  = 4
 	exitAway     = 5
 	exitDeferred = 75 // EX_TEMPFAIL of sysexits.h
 )
-
-// Error is an error with the exit code for it.
-type Error struct {
-	Code int
-	text string
-}
-
-func (e *Error) Error() string { return e.text }
 
 // Requester asks for planned operations; coordination.Planner is one.
 type Requester interface {
@@ -42,13 +34,11 @@ type Requester interface {
 // Connect makes a Requester, and what closes it.
 type Connect func() (requester Requester, closer func(), err error)
 
-// Command is "slipway planned". Its errors that are an *Error have an exit
-// code of their own.
+// Command is "slipway planned".
 func Command(connect Connect) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "planned",
 		Short: "Ask for planned operations of a failover group",
-		Args:  cobra.NoArgs,
 	}
 	c.AddCommand(requestCommand(connect))
 	return c
@@ -85,14 +75,14 @@ Exit codes:
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
 			case !lease.ValidNamespace(namespace):
-				return usage("--namespace is no name of a namespace")
+				return exit.Misuse("--namespace is needed: the namespace of the MysqlFailoverGroup")
 			case !lease.ValidName(group):
-				return usage("--group is no name of a group")
+				return exit.Misuse("--group is needed: the name of a MysqlFailoverGroup")
 			case output != "text" && output != "json":
-				return usage("--output is text or json")
+				return exit.Misuse("--output is text or json, not %q", output)
 			}
 			if err := request.Check(); err != nil {
-				return usage(err.Error())
+				return exit.Misuse("--%w", err) // it begins with the name of the member, which is the flag's
 			}
 			requester, closer, err := connect()
 			if err != nil {
@@ -121,18 +111,20 @@ Exit codes:
 	return c
 }
 
-func usage(text string) error { return &Error{exitUsage, text} }
-
 // explain says what an error means for the user.
 func explain(err error, timeout time.Duration) error {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return &Error{exitAway, fmt.Sprintf("no answer within %s (--timeout): Temporal is away, or nobody leads; the request may have been taken", timeout)}
+		return &exit.Error{Code: exitAway, Text: fmt.Sprintf("no answer within %s (--timeout): Temporal is away, or nobody leads; the request may have been taken", timeout)}
 	}
 	var application *temporal.ApplicationError
 	if errors.As(err, &application) && application.Type() == wire.ErrorUnavailable {
-		return &Error{exitAway, "unavailable: " + safe(application.Message())}
+		return &exit.Error{Code: exitAway, Text: "unavailable: " + safe(application.Message())}
 	}
-	return &Error{exitFailed, safe(err.Error())}
+	var refused *serviceerror.Unavailable // the connection, too
+	if errors.As(err, &refused) {
+		return &exit.Error{Code: exitAway, Text: "Temporal is away: " + safe(err.Error())}
+	}
+	return &exit.Error{Code: exit.Failed, Text: safe(err.Error())}
 }
 
 // outcome is the exit code of an answer, which was shown.
@@ -141,11 +133,11 @@ func outcome(answer wire.PlannedAnswer) error {
 	case wire.PlannedAdmitted:
 		return nil
 	case wire.PlannedDeferred:
-		return &Error{Code: exitDeferred}
+		return &exit.Error{Code: exitDeferred}
 	case wire.PlannedRefused:
-		return &Error{Code: exitRefused}
+		return &exit.Error{Code: exitRefused}
 	}
-	return &Error{exitFailed, "an answer with an unknown status: " + safe(answer.Status)}
+	return &exit.Error{Code: exit.Failed, Text: "an answer with an unknown status: " + safe(answer.Status)}
 }
 
 func show(w io.Writer, output string, answer wire.PlannedAnswer) error {

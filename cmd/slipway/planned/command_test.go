@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/temporal"
 
+	"slipway.dev/slipway/cmd/slipway/exit"
 	"slipway.dev/slipway/schema/lease"
 	"slipway.dev/slipway/schema/wire"
 )
@@ -36,7 +38,7 @@ func (a *asked) Request(ctx context.Context, namespace, group string, r wire.Pla
 }
 
 func (a *asked) run(args ...string) (string, error) {
-	c := Command(func() (Requester, func(), error) { return a, func() { a.closed = true }, nil })
+	c := exit.Strict(Command(func() (Requester, func(), error) { return a, func() { a.closed = true }, nil }))
 	var out bytes.Buffer
 	c.SetOut(&out)
 	c.SetErr(&out)
@@ -49,14 +51,14 @@ func (a *asked) run(args ...string) (string, error) {
 var request = []string{"--namespace", "shop", "--group", "orders", "--kind", "PlannedFailover", "--target", "pdx"}
 
 func code(err error) int {
-	var known *Error
+	var known *exit.Error
 	switch {
 	case err == nil:
 		return 0
 	case errors.As(err, &known):
 		return known.Code
 	}
-	return exitFailed
+	return exit.Failed
 }
 
 func TestRequest(t *testing.T) {
@@ -73,6 +75,7 @@ func TestRequest(t *testing.T) {
 		"refused":     {asked{answer: wire.PlannedAnswer{Status: "refused", Reason: "TargetUnknown"}}, 4, "refused (TargetUnknown)\n", ""},
 		"unavailable": {asked{err: temporal.NewNonRetryableApplicationError("connection refused", wire.ErrorUnavailable, nil)}, 5, "", "unavailable: connection refused"},
 		"too late":    {asked{hangs: true}, 5, "", "no answer within 10ms"},
+		"unreachable": {asked{err: serviceerror.NewUnavailable("connection refused")}, 5, "", "Temporal is away: connection refused"},
 		"unexpected":  {asked{err: errors.New("no")}, 1, "", "no"},
 		"nonsense":    {asked{answer: wire.PlannedAnswer{Status: "other"}}, 1, "other\n", "unknown status"},
 	} {
@@ -108,10 +111,12 @@ func TestRequestUsedWrong(t *testing.T) {
 		append(request, "--group", "a/b"),
 		append(request, "--kind", "Failover"),
 		append(request, "--target", ""),
+		append(request, "--site", "pdx"),
+		append(request, "again"),
 	} {
 		a := &asked{t: t}
 		_, err := a.run(args...)
-		require.Equal(t, exitUsage, code(err), args)
+		require.Equal(t, exit.Usage, code(err), args)
 		require.Empty(t, a.calls)
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"slipway.dev/slipway/cmd/slipway/exit"
 )
 
 // run runs the command with a Nix store of its own and gives its exit code.
@@ -34,7 +36,7 @@ func run(t *testing.T, args ...string) (out string, code int) {
 		env = append(env, variable+"="+path)
 	}
 	var stdout bytes.Buffer
-	command := Command(func() []string { return nil }, func() []string { return env })
+	command := exit.Strict(Command(func() []string { return nil }, func() []string { return env }))
 	command.SilenceErrors, command.SilenceUsage = true, true
 	command.SetArgs(append([]string{"check"}, args...))
 	command.SetOut(&stdout)
@@ -43,7 +45,7 @@ func run(t *testing.T, args ...string) (out string, code int) {
 	if err == nil {
 		return stdout.String(), 0
 	}
-	var known *Error
+	var known *exit.Error
 	require.ErrorAs(t, err, &known)
 	return stdout.String() + known.Error(), known.Code
 }
@@ -197,12 +199,12 @@ func TestWhatCannotBeChecked(t *testing.T) {
 		code int
 		text string
 	}{
-		{nil, exitUsage, "takes one folder"},
-		{[]string{"a", "b"}, exitUsage, "takes one folder"},
-		{[]string{".", "--nix-timeout", "never"}, exitUsage, "SLIPWAY_NIX_TIMEOUT"},
-		{[]string{".", "--nonsense"}, exitUsage, "nonsense"},
-		{[]string{".", "--configuration", "/nowhere.json"}, exitUsage, "/nowhere.json"},
-		{[]string{".", "--configuration", "check_test.go"}, exitUsage, "configuration:"},
+		{nil, exit.Usage, "takes one folder"},
+		{[]string{"a", "b"}, exit.Usage, "takes one folder"},
+		{[]string{".", "--nix-timeout", "never"}, exit.Usage, "SLIPWAY_NIX_TIMEOUT"},
+		{[]string{".", "--nonsense"}, exit.Usage, "nonsense"},
+		{[]string{".", "--configuration", "/nowhere.json"}, exit.Usage, "/nowhere.json"},
+		{[]string{".", "--configuration", "check_test.go"}, exit.Usage, "configuration:"},
 		{[]string{filepath.Join(t.TempDir(), "gone")}, exitBroken, "no such folder"},
 		{[]string{t.TempDir()}, exitBroken, "it has no file slipway.nix"},
 		{[]string{"git+https://example.org/x"}, exitBroken, "pinned"},

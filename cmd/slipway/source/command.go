@@ -14,35 +14,14 @@ import (
 
 	"slipway.dev/slipway/activities/nix"
 	"slipway.dev/slipway/cmd/slipway/config"
+	"slipway.dev/slipway/cmd/slipway/exit"
 	"slipway.dev/slipway/schema/configuration"
 )
 
 const (
-	exitBroken  = 1
-	exitUsage   = 2
+	exitBroken  = exit.Failed
 	exitNotDone = 3
 )
-
-// Error is an error with the exit code for it. Its text is empty where all was
-// said.
-type Error struct {
-	Code int
-	err  error
-}
-
-func (e *Error) Error() string {
-	if e.err == nil {
-		return ""
-	}
-	return e.err.Error()
-}
-
-// Unwrap gives the cause.
-func (e *Error) Unwrap() error { return e.err }
-
-func usage(format string, args ...any) error {
-	return &Error{exitUsage, fmt.Errorf(format, args...)}
-}
 
 // Command is "slipway source". environ is as os.Environ gives it; nixEnv are the
 // variables that Nix needs to find its store, as NAME=value.
@@ -50,8 +29,6 @@ func Command(environ, nixEnv func() []string) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "source",
 		Short: "Check a module source",
-		Args:  cobra.NoArgs,
-		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(checkCommand(environ, nixEnv))
 	return c
@@ -80,14 +57,14 @@ Exit codes:
   slipway source check 'git+https://git.example.org/source?rev=0123456789abcdef0123456789abcdef01234567' --json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usage("source check takes one folder or git+https URL, and got %d arguments", len(args))
+				return exit.Misuse("source check takes one folder or git+https URL, and got %d arguments", len(args))
 			}
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			cfg, _, err := config.Read(environ(), c.Flags())
 			if err != nil {
-				return &Error{exitUsage, err}
+				return exit.With(exit.Usage, err)
 			}
 			ck := checker{source: args[0], entry: cfg.SourceEntry, systemsTimeout: cfg.SystemsTimeout}
 			if file != "" {
@@ -99,18 +76,17 @@ Exit codes:
 				Timeout: cfg.NixTimeout, MemoryBytes: cfg.NixMemory, Slots: 1, CAFile: cfg.SourceCAFile, Env: nixEnv(),
 			})
 			if err != nil {
-				return &Error{exitNotDone, err}
+				return exit.With(exitNotDone, err)
 			}
 			if err := report.print(c.OutOrStdout(), asJSON); err != nil {
 				return err
 			}
 			if !report.OK {
-				return &Error{Code: exitBroken}
+				return &exit.Error{Code: exitBroken}
 			}
 			return nil
 		},
 	}
-	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &Error{exitUsage, err} })
 	c.Flags().StringVarP(&file, "configuration", "c", "", "JSON file with a configuration to evaluate, - for standard input")
 	c.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON")
 	config.AddFlags(c.Flags(), "SLIPWAY_SOURCE_ENTRY", "SLIPWAY_SOURCE_CA_FILE", "SLIPWAY_NIX_TIMEOUT", "SLIPWAY_NIX_MEMORY", "SLIPWAY_NIX_SYSTEMS_TIMEOUT")
@@ -123,7 +99,7 @@ func readConfiguration(stdin io.Reader, file string) (map[string]any, error) {
 	if file != "-" {
 		opened, err := os.Open(file)
 		if err != nil {
-			return nil, usage("configuration: %w", err)
+			return nil, exit.Misuse("configuration: %w", err)
 		}
 		defer func() { _ = opened.Close() }()
 		from = opened
@@ -133,15 +109,15 @@ func readConfiguration(stdin io.Reader, file string) (map[string]any, error) {
 		err = fmt.Errorf("it has more than %d bytes", configuration.MaxBytes)
 	}
 	if err != nil {
-		return nil, usage("configuration: %w", err)
+		return nil, exit.Misuse("configuration: %w", err)
 	}
 	value, err := configuration.Decode(text)
 	if err != nil {
-		return nil, usage("configuration: %w", err)
+		return nil, exit.Misuse("configuration: %w", err)
 	}
 	object, ok := value.(map[string]any)
 	if !ok {
-		return nil, usage("configuration: it is not a JSON object")
+		return nil, exit.Misuse("configuration: it is not a JSON object")
 	}
 	return object, nil
 }
