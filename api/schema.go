@@ -66,6 +66,9 @@ func (a *api) schema(w http.ResponseWriter, r *http.Request, _ caller) error {
 	header.Set("Content-Type", "application/schema+json")
 	header.Set("Cache-Control", "no-cache")
 	header.Set("ETag", `"`+tag+`"`)
+	// A part of it is of no use, and would be answered with statuses of its own.
+	r.Header.Del("Range")
+	r.Header.Del("If-Match")
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
 	return nil
 }

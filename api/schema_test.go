@@ -61,6 +61,9 @@ func TestSchema(t *testing.T) {
 			require.Equal(t, "no-cache", a.header.Get("Cache-Control"))
 		}
 	}
+	whole := get("Range", "bytes=9999999-", "If-Match", `"other"`)
+	require.Equal(t, http.StatusOK, whole.status)
+	require.Equal(t, plain.body, whole.body)
 	head := b.do("HEAD", "/schema", "", "Authorization", "", "Accept-Encoding", "identity")
 	require.Equal(t, http.StatusOK, head.status)
 	require.Equal(t, tag, head.header.Get("ETag"))
