@@ -78,10 +78,15 @@ func (s shown) Deployments(ctx context.Context, ids []string, yield func(deploym
 		next, missing := 0, ""
 		err := s.Reader.Deployments(ctx, ids, func(d deployment.Deployment) error {
 			for _, snapshot := range recordedWith(d) {
-				if _, ok := used[snapshot]; !ok {
+				if _, ok := used[snapshot]; ok {
+					continue
+				}
+				source, ok := s.sources.known(snapshot)
+				if !ok {
 					missing = snapshot
 					return errNotRead
 				}
+				used[snapshot] = source
 			}
 			if err := s.describe(&d, used); err != nil {
 				return err

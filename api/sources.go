@@ -26,8 +26,7 @@ func newSources(reader Reader) *sources { return &sources{reader, lru.New(keptSo
 
 // of is the snapshot at a store path; nil where nothing can be read by it.
 func (s *sources) of(ctx context.Context, storePath string) (*configuration.Source, error) {
-	if kept, ok := s.kept.Get(storePath); ok {
-		source, _ := kept.(*configuration.Source)
+	if source, ok := s.known(storePath); ok {
 		return source, nil
 	}
 	snapshot, err := s.reader.SourceSnapshot(ctx, storePath)
@@ -44,6 +43,13 @@ func (s *sources) of(ctx context.Context, storePath string) (*configuration.Sour
 	source := &configuration.Source{Schema: schema, Method: snapshot.Method, Methods: snapshot.Methods}
 	s.kept.Add(storePath, source)
 	return source, nil
+}
+
+// known is the snapshot at a store path where it was read before.
+func (s *sources) known(storePath string) (source *configuration.Source, ok bool) {
+	kept, ok := s.kept.Get(storePath)
+	source, _ = kept.(*configuration.Source)
+	return source, ok
 }
 
 // current is the module source that submits are checked against.
