@@ -344,6 +344,10 @@ func (s *supervisor) furnish() ([]string, error) {
 	return list, nil
 }
 
+// goneDelay is from the end of a deployer to when it is known that nothing of it
+// is left.
+const goneDelay = 5 * time.Millisecond
+
 // ending is how a deployer came to its end.
 type ending struct {
 	status    syscall.WaitStatus
@@ -386,6 +390,13 @@ func (s *supervisor) await(t *tree) (e ending) {
 
 // clear ends what is left of a deployer that has ended.
 func (s *supervisor) clear(t *tree) {
+	// Of most deployers nothing is left, and that is known without a look at all
+	// processes of the machine.
+	select {
+	case <-t.gone:
+		return
+	case <-time.After(goneDelay):
+	}
 	left := descendants(os.Getpid())
 	if n := left.living(); n > 0 && s.fence.held() {
 		s.log.note("processes that the deployer left running are ended: %d", n)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -15,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"slipway.dev/slipway/schema"
+	"slipway.dev/slipway/schema/deployment"
 )
 
 // Store is the PostgreSQL database of slipway.
@@ -40,8 +42,15 @@ func Open(ctx context.Context, url string, connections int32) (*Store, error) {
 	return &Store{pool: pool, durations: newDurations()}, nil
 }
 
-// Warm makes a first connection, if the database answers.
-func (s *Store) Warm(ctx context.Context) { _ = s.pool.Ping(ctx) }
+// Warm makes a first connection, if the database answers, and has it prepare
+// what a supervisor asks for, which takes the server longer than the answers: the
+// same is asked of no build.
+func (s *Store) Warm(ctx context.Context) {
+	var none deployment.Ref
+	_, _ = s.AcquireFence(ctx, none, uuid.Nil)
+	_ = s.AppendLog(ctx, none, uuid.Nil, 0, nil)
+	_ = s.StageExit(ctx, none, uuid.Nil, deployment.Exit{})
+}
 
 // Close closes all connections.
 func (s *Store) Close() { s.pool.Close() }

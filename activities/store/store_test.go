@@ -244,7 +244,9 @@ func TestFence(t *testing.T) {
 	mine, other := uuid.New(), uuid.New()
 	require.ErrorIs(t, acquire(t, s, ref, mine), deployment.ErrFenced, "it is queued")
 	take(t, s, "d", ref.Build)
+	s.Warm(t.Context()) // of a supervisor beside it
 	require.NoError(t, acquire(t, s, ref, mine))
+	s.Warm(t.Context())
 	require.NoError(t, acquire(t, s, ref, mine), "after a lost answer")
 	require.ErrorIs(t, acquire(t, s, ref, other), deployment.ErrAlreadyRan)
 	require.ErrorIs(t, s.RenewFence(t.Context(), ref, other), deployment.ErrFenced)
