@@ -6,11 +6,12 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.temporal.io/sdk/client"
 
-	"slipway.dev/slipway/activities/store"
+	"slipway.dev/slipway/schema/deployment"
 )
 
 // probe is how long one look at a dependency may take.
@@ -18,14 +19,27 @@ const probe = 3 * time.Second
 
 // health answers /healthz (the process runs) and /readyz (it can do its work,
 // or what it waits for; with ?verbose also the state of each dependency).
+//
+// Ready is who has found all that it needs once, until it is asked to stop. What
+// goes away later is a problem, and no reason to take a replica of the API out
+// of its Service: all of them would go at once, and with them the reads and
+// channels that go on, and the answers that say what is away.
 type health struct {
-	store    *store.Store
-	temporal client.Client
+	store interface {
+		Ready(ctx context.Context) error
+		Source(ctx context.Context) (deployment.Source, error)
+	}
+	temporal interface {
+		CheckHealth(ctx context.Context, request *client.CheckHealthRequest) (*client.CheckHealthResponse, error)
+	}
 	// others are the checks of what the service is ready without, by name; they
 	// are made for ?verbose alone.
 	others map[string]func(context.Context) error
 	// stopping has ended once the process was asked to stop.
 	stopping context.Context
+
+	// found: all that is needed was there once.
+	found atomic.Bool
 
 	mu sync.Mutex
 	// starting are the parts of the process that nobody can use yet.
@@ -84,10 +98,13 @@ type readiness struct {
 	Problems []string `json:"problems,omitempty"`
 	// Dependencies says of each "ok" or what is wrong, where that is asked for.
 	Dependencies map[string]string `json:"dependencies,omitempty"`
+
+	away []string // a line for each dependency that is
 }
 
-func (r *readiness) waitFor(name, why string) {
-	r.WaitsFor = append(r.WaitsFor, name+": "+why)
+// lacks notes a dependency that is away.
+func (r *readiness) lacks(name, why string) {
+	r.away = append(r.away, name+": "+why)
 	r.Dependencies[name] = why
 }
 
@@ -106,16 +123,16 @@ func (h *health) look(ctx context.Context) readiness {
 		r.WaitsFor = append(r.WaitsFor, "its end: the process was asked to stop")
 	}
 	if err := h.store.Ready(ctx); err != nil {
-		r.waitFor(postgres, err.Error())
+		r.lacks(postgres, err.Error())
 	} else {
 		source, err := h.store.Source(ctx)
 		switch {
 		case err != nil:
-			r.waitFor(postgres, err.Error())
+			r.lacks(postgres, err.Error())
 		case source.Snapshot == "" && source.Problem == "":
-			r.waitFor(moduleSource, "a worker evaluates it for the first time")
+			r.lacks(moduleSource, "a worker evaluates it for the first time")
 		case source.Snapshot == "":
-			r.waitFor(moduleSource, source.Problem)
+			r.lacks(moduleSource, source.Problem)
 		case source.Problem != "":
 			problem := "it has changed and cannot be used, submits go on with the one before: " + source.Problem
 			r.Problems = append(r.Problems, moduleSource+": "+problem)
@@ -125,9 +142,17 @@ func (h *health) look(ctx context.Context) readiness {
 		}
 	}
 	if _, err := h.temporal.CheckHealth(ctx, &client.CheckHealthRequest{}); err != nil {
-		r.waitFor(temporal, err.Error())
+		r.lacks(temporal, err.Error())
+	}
+	if h.found.Load() {
+		r.Problems = append(r.Problems, r.away...)
+	} else {
+		r.WaitsFor = append(r.WaitsFor, r.away...)
 	}
 	r.Ready = len(r.WaitsFor) == 0
+	if r.Ready {
+		h.found.Store(true)
+	}
 	return r
 }
 
