@@ -123,6 +123,7 @@ func (l *Leases) Grant(ctx context.Context, ref wire.LeaseRef, request wire.Gran
 		default:
 			var granted wire.LeaseAnswer
 			if granted, err = l.grant(ctx, g, p.held(ref.Kind), ref.Kind, request, verdict); err == nil {
+				l.Metrics.awaits(g.Name, ref.Kind)
 				return granted, nil
 			}
 		}
@@ -293,6 +294,7 @@ func (l *Leases) Look(ctx context.Context, ref wire.LeaseRef) (wire.LeaseState, 
 		}
 		now := l.Now()
 		if !place.record.Lapsed(now) {
+			l.Metrics.awaits(g.Name, ref.Kind) // maybe granted by an earlier leader
 			if place.record.State == lease.StateRevoked {
 				l.announce(ctx, g, *place.record)
 			}

@@ -239,6 +239,8 @@ func TestRevokeOne(t *testing.T) {
 func TestExpiry(t *testing.T) {
 	s := newScene(t)
 	s.granted(t, lease.KindMigration, "op-1")
+	require.Equal(t, 1, testutil.CollectAndCount(s.Metrics.expirations), "counted from 0")
+	s.Metrics.Forget(groupName) // as a leader that comes later
 	look := func() wire.LeaseState {
 		state, err := s.Look(t.Context(), s.ref(lease.KindMigration, "op-1"))
 		require.NoError(t, err)
@@ -247,6 +249,7 @@ func TestExpiry(t *testing.T) {
 	s.clock.jump(ttl)
 	require.Equal(t, lease.StateActive, look().State)
 	require.Zero(t, look().Lapses)
+	require.Equal(t, 1, testutil.CollectAndCount(s.Metrics.expirations))
 	s.clock.jump(time.Millisecond)
 	require.Equal(t, lease.StateExpired, look().State)
 	require.Equal(t, lease.StateExpired, look().State)

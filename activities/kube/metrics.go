@@ -34,6 +34,13 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
+// awaits has the expirations of a group and kind counted from 0 while there is a
+// lease: a counter that appears with its first one does not increase by it, and
+// an alert would miss it.
+func (m *Metrics) awaits(group string, kind lease.Kind) {
+	m.expirations.WithLabelValues(group, string(kind))
+}
+
 // Forget drops the series of a group that is gone.
 func (m *Metrics) Forget(group string) {
 	for _, c := range []*prometheus.CounterVec{m.expirations, m.revocations, m.deferred} {

@@ -184,7 +184,11 @@ prometheusRule: {enabled: true, labels: {release: rules}}
 imagePullSecrets: [{name: registry}]
 image: {digest: "sha256:0123456789012345678901234567890123456789012345678901234567890123"}
 `}, each: func(t *testing.T, r release) {
-		require.Len(t, all[policyv1.PodDisruptionBudget](t, r, "PodDisruptionBudget"), 2)
+		budgets := all[policyv1.PodDisruptionBudget](t, r, "PodDisruptionBudget")
+		require.Len(t, budgets, 2)
+		for _, b := range budgets {
+			require.Equal(t, policyv1.AlwaysAllow, *b.Spec.UnhealthyPodEvictionPolicy)
+		}
 		worker := find[appsv1.Deployment](t, r, "Deployment", "slipway-worker")
 		for _, part := range []*appsv1.Deployment{worker, find[appsv1.Deployment](t, r, "Deployment", "slipway-api")} {
 			require.Equal(t, appsv1.RollingUpdateDeploymentStrategyType, part.Spec.Strategy.Type)
@@ -452,7 +456,17 @@ func TestWhatIsRefused(t *testing.T) {
 		{`api: {tls: {existingSecret: a}, extraEnv: [{name: SLIPWAY_TLS_KEY_FILE, value: /x}]}`, "extraEnv has SLIPWAY_TLS_KEY_FILE"},
 		{`ingress: {enabled: true, host: a.example}`, "ingress.tlsSecret is missing"},
 		{`extraEnv: [{name: SLIPWAY_SOURCE, value: /x}]`, "extraEnv has SLIPWAY_SOURCE"},
+		{`{extraEnv: [{name: A, value: "1"}], worker: {extraEnv: [{name: A, value: "2"}]}}`, "extraEnv and worker.extraEnv have A twice"},
+		{`api: {podLabels: {app.kubernetes.io/component: worker}}`, "api.podLabels has app.kubernetes.io/component"},
+		{`worker: {podLabels: {slipway/leader: "true"}}`, "worker.podLabels has slipway/leader"},
 		// By the schema of the values.
+		{`auxiliary: {deployAPI: {audience: " "}}`, "/auxiliary/deployAPI/audience"},
+		{`auxiliary: {deployAPI: {networkPolicy: {additionalIngress: [{}]}}}`, "/auxiliary/deployAPI/networkPolicy/additionalIngress"},
+		{`auxiliary: {deployAPI: {networkPolicy: {additionalIngress: [{from: [{}]}]}}}`, "/additionalIngress/0/from"},
+		{`temporal: {address: temporal.example}`, "/temporal/address"},
+		{`worker: {store: {size: big}}`, "/worker/store/size"},
+		{`worker: {podDisruptionBudget: {maxUnavailable: 0}}`, "/worker/podDisruptionBudget/maxUnavailable"},
+		{`api: {podDisruptionBudget: {maxUnavailable: "0%"}}`, "/api/podDisruptionBudget/maxUnavailable"},
 		{`auxiliary: {deployApi: {enabled: true}}`, "deployApi"},
 		{`auxiliary: {escrowTLS: {port: "8443"}}`, "/auxiliary/escrowTLS/port"},
 		{`shutdownTimeout: 1m30s`, "/shutdownTimeout"},

@@ -55,6 +55,7 @@ func TestTheMetricsOfAGroup(t *testing.T) {
 		`deploy_lease_age_seconds{kind="migration"} <age>`, `deploy_lease_age_seconds{kind="failover-hold"} <age>`,
 		`deploy_lease_grants_total{kind="migration",result="granted"} 2`, `deploy_lease_grants_total{kind="migration",result="conflict"} 1`,
 		`deploy_lease_grants_total{kind="failover-hold",result="granted"} 1`, `deploy_lease_grants_total{kind="failover-hold",result="unauthorized"} 1`,
+		`deploy_lease_expirations_total{kind="migration"} 0`, `deploy_lease_expirations_total{kind="failover-hold"} 0`,
 	)
 	exposed, err := all.metrics(t.Context(), stand.API)
 	require.NoError(t, err)
@@ -71,7 +72,7 @@ func TestTheMetricsOfAGroup(t *testing.T) {
 		`deploy_lease_grants_total{kind="migration",result="granted"} 2`, `deploy_lease_grants_total{kind="migration",result="conflict"} 1`,
 		`deploy_lease_grants_total{kind="failover-hold",result="granted"} 1`, `deploy_lease_grants_total{kind="failover-hold",result="unauthorized"} 1`,
 		`deploy_lease_grants_total{kind="failover-hold",result="unstable"} 1`,
-		`deploy_lease_expirations_total{kind="failover-hold"} 1`,
+		`deploy_lease_expirations_total{kind="migration"} 0`, `deploy_lease_expirations_total{kind="failover-hold"} 1`,
 		`deploy_lease_revocations_total{kind="migration",reason="operator_revoked"} 1`,
 	)
 	later, err := all.metrics(t.Context(), stand.API)

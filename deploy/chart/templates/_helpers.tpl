@@ -259,8 +259,9 @@ seccompProfile:
 {{- end -}}
 
 {{- /*
-The pod's token where only OpenBao needs it: no automatic mount, which would be
-good for the API server too, and no more than the token.
+The pod's token where only OpenBao needs it: no more than the token. It is for
+the audience of the cluster, as OpenBao's Kubernetes login expects; what it may do
+there is nothing, since its ServiceAccount has no rights.
 */ -}}
 {{- define "slipway.token.volume" -}}
 - name: token
