@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"slipway.dev/slipway/activities/deployer/processes"
 	"slipway.dev/slipway/schema/deployment"
 )
 
@@ -81,9 +82,9 @@ func (t *tree) terminate() { _ = syscall.Kill(-t.pid, syscall.SIGTERM) }
 func (t *tree) kill() {
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
 		// Stopped first, so that nobody sees the end of another and acts on it.
-		all := descendants(os.Getpid())
-		all.signal(syscall.SIGSTOP)
-		all.signal(syscall.SIGKILL)
+		all := processes.Below(os.Getpid())
+		signalAll(all, syscall.SIGSTOP)
+		signalAll(all, syscall.SIGKILL)
 		select {
 		case <-t.gone:
 			return
@@ -92,84 +93,18 @@ func (t *tree) kill() {
 	}
 }
 
-// process is a line of the process table.
-type process struct {
-	pid, parent, group int
-	dead               bool // and not yet reaped
-}
-
-type processes []process
-
-// signal sends a signal to the groups of the processes. Groups, because a
-// process that forks and exits all the time is never where it was seen, but
-// the kernel holds up forks while it signals a group. The deployer began a
-// session, so no group of a descendant has a member that is none.
-func (p processes) signal(signal syscall.Signal) {
+// signalAll sends a signal to the groups of processes. Groups, because a process
+// that forks and exits all the time is never where it was seen, but the kernel
+// holds up forks while it signals a group. The deployer began a session, so no
+// group of a descendant has a member that is none.
+func signalAll(all processes.Table, signal syscall.Signal) {
 	done := map[int]bool{0: true, 1: true, syscall.Getpgrp(): true}
-	for _, one := range p {
-		if !done[one.group] {
-			done[one.group] = true
-			_ = syscall.Kill(-one.group, signal)
+	for _, one := range all {
+		if !done[one.Group] {
+			done[one.Group] = true
+			_ = syscall.Kill(-one.Group, signal)
 		}
 	}
-}
-
-// living is how many of the processes are not dead.
-func (p processes) living() int {
-	n := 0
-	for _, one := range p {
-		if !one.dead {
-			n++
-		}
-	}
-	return n
-}
-
-// descendants are the processes below those given.
-func descendants(roots ...int) processes {
-	children := map[int]processes{}
-	for _, one := range table() {
-		children[one.parent] = append(children[one.parent], one)
-	}
-	var found processes
-	for _, root := range roots {
-		found = append(found, children[root]...)
-	}
-	for i := 0; i < len(found); i++ {
-		found = append(found, children[found[i].pid]...)
-	}
-	return found
-}
-
-// table reads the process table. Who comes or goes meanwhile may be missing.
-func table() processes {
-	folder, err := os.Open("/proc")
-	if err != nil {
-		return nil
-	}
-	defer func() { _ = folder.Close() }()
-	names, _ := folder.Readdirnames(-1)
-	var all processes
-	for _, name := range names {
-		pid, err := strconv.Atoi(name)
-		if err != nil {
-			continue
-		}
-		stat, err := os.ReadFile("/proc/" + name + "/stat")
-		if err != nil {
-			continue
-		}
-		// pid (name) state ppid pgrp …, and the name can hold anything.
-		one := process{pid: pid}
-		var state string
-		_, err = fmt.Sscan(string(stat[bytes.LastIndexByte(stat, ')')+1:]), &state, &one.parent, &one.group)
-		if err != nil {
-			continue
-		}
-		one.dead = state == "Z" || state == "X"
-		all = append(all, one)
-	}
-	return all
 }
 
 // sweep ends the processes of a working folder whose supervisor is dead. They
@@ -178,24 +113,24 @@ func sweep(folder string) error {
 	mark := []byte("\x00HOME=" + folder + "\x00")
 	deadline := time.Now().Add(5 * time.Second)
 	for {
-		var marked processes
+		var marked processes.Table
 		var pids []int
-		for _, one := range table() {
-			environment, err := os.ReadFile("/proc/" + strconv.Itoa(one.pid) + "/environ")
+		for _, one := range processes.All() {
+			environment, err := os.ReadFile("/proc/" + strconv.Itoa(one.PID) + "/environ")
 			if err == nil && bytes.Contains(append([]byte{0}, environment...), mark) {
 				marked = append(marked, one)
-				pids = append(pids, one.pid)
+				pids = append(pids, one.PID)
 			}
 		}
-		if marked.living() == 0 {
+		if marked.Living() == 0 {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%d processes of %s do not end", marked.living(), folder)
+			return fmt.Errorf("%d processes of %s do not end", marked.Living(), folder)
 		}
-		marked = append(marked, descendants(pids...)...)
-		marked.signal(syscall.SIGSTOP)
-		marked.signal(syscall.SIGKILL)
+		marked = append(marked, processes.Below(pids...)...)
+		signalAll(marked, syscall.SIGSTOP)
+		signalAll(marked, syscall.SIGKILL)
 		time.Sleep(10 * time.Millisecond)
 	}
 }

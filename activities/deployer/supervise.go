@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"slipway.dev/slipway/activities/deployer/processes"
 	"slipway.dev/slipway/schema/deployment"
 )
 
@@ -397,10 +398,10 @@ func (s *supervisor) clear(t *tree) {
 		return
 	case <-time.After(goneDelay):
 	}
-	left := descendants(os.Getpid())
-	if n := left.living(); n > 0 && s.fence.held() {
+	left := processes.Below(os.Getpid())
+	if n := left.Living(); n > 0 && s.fence.held() {
 		s.log.note("processes that the deployer left running are ended: %d", n)
-		left.signal(syscall.SIGTERM)
+		signalAll(left, syscall.SIGTERM)
 		select {
 		case <-t.gone:
 		case <-s.fence.lost:

@@ -28,6 +28,7 @@ import (
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/worker"
 
+	"slipway.dev/slipway/activities/deployer/processes"
 	"slipway.dev/slipway/schema/deployment"
 	"slipway.dev/slipway/schema/wire"
 )
@@ -94,7 +95,7 @@ func newHarness(t *testing.T) *harness {
 	h.address = h.memory.serve(t)
 	t.Cleanup(func() { // of a test that failed
 		for _, one := range h.marked() {
-			_ = syscall.Kill(one.pid, syscall.SIGKILL)
+			_ = syscall.Kill(one.PID, syscall.SIGKILL)
 		}
 		for _, closeOne := range h.close {
 			closeOne()
@@ -191,11 +192,11 @@ func (h *harness) read(t *testing.T, name string) string {
 }
 
 // marked are the living processes that have $OUT in their environment.
-func (h *harness) marked() processes {
-	var found processes
-	for _, one := range table() {
-		environment, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", one.pid))
-		if bytes.Contains(environment, []byte("OUT="+h.out+"\x00")) && !one.dead {
+func (h *harness) marked() processes.Table {
+	var found processes.Table
+	for _, one := range processes.All() {
+		environment, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", one.PID))
+		if bytes.Contains(environment, []byte("OUT="+h.out+"\x00")) && !one.Dead {
 			found = append(found, one)
 		}
 	}

@@ -122,9 +122,9 @@ func sweep() error {
 			return nil
 		}
 		if time.Now().After(giveUp) {
-			return fmt.Errorf("%d processes of the command cannot be ended", left.living())
+			return fmt.Errorf("%d processes of the command cannot be ended", left.Living())
 		}
-		left.kill(0)
+		killAll(left, 0)
 		time.Sleep(10 * time.Millisecond)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"slipway.dev/slipway/activities/deployer/processes"
 	"slipway.dev/slipway/api/leaseclient"
 )
 
@@ -126,7 +127,7 @@ func (w *watchdog) run(from io.Reader, command []string) error {
 		w.notify(notice{Exit: &commandEnd{Ended: true}})
 		return nil
 	}
-	if len(table()) == 0 {
+	if len(processes.All()) == 0 {
 		w.notify(notice{Exit: notStarted(errors.New("/proc cannot be read, and what the command starts could not be ended"))})
 		return nil
 	}
@@ -149,7 +150,7 @@ func (w *watchdog) run(from io.Reader, command []string) error {
 			w.judge()
 		case status := <-w.tree.exited:
 			w.exit = &commandEnd{Code: codeOf(status), Ended: w.ending != ""}
-			if descendants().living() > 0 {
+			if descendants().Living() > 0 {
 				w.end(endingLeft)
 			}
 		case <-w.tree.gone:
@@ -181,7 +182,7 @@ func (w *watchdog) judge() {
 		w.end(endingDeadline)
 	}
 	if left <= leaseclient.KillLead || w.ending != "" && !time.Now().Before(w.killAt) {
-		descendants().kill(w.tree.pid)
+		killAll(descendants(), w.tree.pid)
 	}
 }
 
@@ -192,8 +193,8 @@ func (w *watchdog) end(why ending) {
 		return
 	}
 	w.ending, w.killAt = why, time.Now().Add(w.lead-leaseclient.KillLead)
-	descendants().signal(syscall.SIGTERM, w.tree.pid)
-	descendants().signal(syscall.SIGCONT, w.tree.pid) // who is stopped cannot end
+	signalAll(descendants(), syscall.SIGTERM, w.tree.pid)
+	signalAll(descendants(), syscall.SIGCONT, w.tree.pid) // who is stopped cannot end
 	w.notify(notice{Ending: why})
 }
 
