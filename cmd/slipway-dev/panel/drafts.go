@@ -132,9 +132,8 @@ func (p *Panel) reconcile(w http.ResponseWriter, r *http.Request) error {
 	var body struct {
 		DeploymentID string `json:"deploymentId"`
 		State        string `json:"state"`
-		Build        int64  `json:"build"`
 	}
-	if err := decode(r, &body); err != nil {
+	if err := decodeKnown(r, &body); err != nil {
 		return err
 	}
 	if body.DeploymentID != id || body.State != "idle" {

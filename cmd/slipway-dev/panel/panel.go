@@ -201,10 +201,20 @@ func (p *Panel) answer(w http.ResponseWriter, status int, body any) {
 	}
 }
 
-// decode reads a JSON body.
+// decode reads a JSON body of a page, which has no members but those of into.
 func decode(r *http.Request, into any) error {
 	decoder := json.NewDecoder(r.Body)
 	decoder.DisallowUnknownFields()
+	return read(decoder, into)
+}
+
+// decodeKnown reads what of a JSON body into has members for. A later slipway
+// may say more.
+func decodeKnown(r *http.Request, into any) error {
+	return read(json.NewDecoder(r.Body), into)
+}
+
+func read(decoder *json.Decoder, into any) error {
 	if err := decoder.Decode(into); err != nil {
 		var tooLarge *http.MaxBytesError
 		if errors.As(err, &tooLarge) {

@@ -102,8 +102,10 @@ func (s *site) signedIn(t *testing.T, user string) caller {
 
 type begun struct{ CallbackURL, CallbackToken string }
 
-// idle is what slipway sends.
-func idle(id string) string { return fmt.Sprintf(`{"deploymentId":%q,"build":2,"state":"idle"}`, id) }
+// idle is what slipway sends, and what a later one may add.
+func idle(id string) string {
+	return fmt.Sprintf(`{"deploymentId":%q,"build":2,"state":"idle","later":{"more":true}}`, id)
+}
 
 func (s *site) slipway(token string) caller {
 	return caller{site: s}.with("Authorization", "Bearer "+token)
