@@ -53,15 +53,21 @@ export class Form {
   // A problem of a value inside of a field, such as an item of a list, is
   // shown at the field.
   #controlOf(path) {
-    for (let at = path; at; at = pointers.parent(at)) {
+    for (let at = path; ; at = pointers.parent(at)) {
       if (this.controls.has(at)) return this.controls.get(at);
+      if (at === "") return null;
     }
-    return null;
   }
 
   #set(pointer, value, structure = false) {
     pointers.set(this.configuration, pointer, value);
     this.changed(structure);
+  }
+
+  // A field that is emptied is not set any more. An item stays where it is, as
+  // `empty`: without it the others would move, under fields that stay.
+  #setOrEmpty(pointer, value, { item }, empty = "") {
+    this.#set(pointer, value === undefined && item ? empty : value);
   }
 
   #inside(schema, pointer, owner) {
@@ -115,7 +121,8 @@ export class Form {
   #ways(schema, ways, pointer, owner) {
     const value = pointers.get(this.configuration, pointer) ?? {};
     const chosen = ways.find(([key]) => Object.hasOwn(value, key))?.[0];
-    const error = h("p", { class: "error", hidden: true });
+    const name = `way${pointer}`;
+    const error = h("p", { class: "error", id: `${name}.error`, hidden: true });
     const choose = (key, of) => {
       const kept = chosen ? value[chosen] : undefined;
       if (chosen) pointers.set(this.configuration, pointers.child(pointer, chosen), undefined);
@@ -127,14 +134,14 @@ export class Form {
       }
       this.#set(pointers.child(pointer, key), beginning(of, kept ?? {}), true);
     };
-    const name = `way${pointer}`;
     const inputs = ways.map(([key, of]) => h("label", { class: "way" },
       h("input", {
         type: "radio", name, value: key, checked: key === chosen, "data-key": `${name}/${key}`,
+        "aria-describedby": `${name}.error`,
         onchange: () => choose(key, of),
       }),
       h("span", {}, h("strong", {}, titleOf(of, key)), of.description ? h("span", { class: "hint" }, of.description) : null)));
-    if (!chosen) this.controls.set(pointer || "/", { input: inputs[0].querySelector("input"), error });
+    if (!chosen) this.controls.set(pointer, { input: inputs[0].querySelector("input"), error });
     const of = ways.find(([key]) => key === chosen)?.[1];
     return [
       h("fieldset", { class: "ways" }, h("legend", {}, pointer === "" ? "Method" : "One of"), inputs, error),
@@ -164,7 +171,7 @@ export class Form {
       autocapitalize: schema.format ? "none" : null,
       placeholder: schema.default ?? (schema.examples?.[0] ? `for example ${schema.examples[0]}` : null),
       value: pointers.get(this.configuration, pointer) ?? "",
-      oninput: () => this.#set(pointer, input.value === "" ? undefined : input.value),
+      oninput: () => this.#setOrEmpty(pointer, input.value === "" ? undefined : input.value, context),
     });
     return this.#field(schema, pointer, context, input);
   }
@@ -175,7 +182,7 @@ export class Form {
       min: schema.minimum ?? null, max: schema.maximum ?? null, step: schema.multipleOf ?? (typeOf(schema) === "integer" ? 1 : "any"),
       placeholder: schema.default ?? null, value: pointers.get(this.configuration, pointer) ?? "",
       // What is no number stays text, so that slipway says what is wrong with it.
-      oninput: () => this.#set(pointer, input.validity.badInput ? "not a number" : input.value === "" ? undefined : Number(input.value)),
+      oninput: () => this.#setOrEmpty(pointer, input.validity.badInput ? "not a number" : input.value === "" ? undefined : Number(input.value), context, null),
     });
     return this.#field(schema, pointer, context, input);
   }
@@ -197,7 +204,7 @@ export class Form {
     const value = pointers.get(this.configuration, pointer);
     const none = schema.default !== undefined ? `Default: ${schema.default}` : "Choose …";
     const input = h("select", {
-      onchange: () => this.#set(pointer, input.value === "" ? undefined : schema.enum[Number(input.value)]),
+      onchange: () => this.#setOrEmpty(pointer, input.value === "" ? undefined : schema.enum[Number(input.value)], context),
     }, h("option", { value: "" }, none), schema.enum.map((option, i) => h("option", { value: String(i) }, String(option))));
     input.value = String(schema.enum.indexOf(value) < 0 ? "" : schema.enum.indexOf(value));
     return this.#field(schema, pointer, context, input);
@@ -212,15 +219,16 @@ export class Form {
     const list = Array.isArray(value) ? value : [];
     const error = h("p", { class: "error", hidden: true });
     const label = titleOf(schema, context.key);
+    const fresh = () => (!simple ? beginning(items) : ["integer", "number"].includes(typeOf(items)) ? null : "");
     const add = h("button", {
       type: "button", class: "small", "data-key": `${pointer}+`,
-      onclick: () => this.#set(pointer, [...list, simple ? "" : beginning(items)], true),
+      onclick: () => this.#set(pointer, [...list, fresh()], true),
     }, icon("plus"), "Add");
     this.controls.set(pointer, { input: add, error });
     return h("fieldset", { class: "group" }, h("legend", {}, label),
       schema.description ? h("p", { class: "hint" }, schema.description) : null,
       list.map((_, i) => h("div", { class: "item" },
-        this.#node({ ...items, title: `${items.title ?? label} ${i + 1}` }, pointers.child(pointer, i), { ...context, key: String(i), required: false }),
+        this.#node({ ...items, title: `${items.title ?? label} ${i + 1}` }, pointers.child(pointer, i), { ...context, key: String(i), required: false, item: true }),
         h("button", {
           type: "button", class: "small quiet", "aria-label": `Remove ${label} ${i + 1}`,
           onclick: () => this.#set(pointers.child(pointer, i), undefined, true),
@@ -249,7 +257,7 @@ export class Form {
       rows: 4, spellcheck: "false", class: "code", value: value === undefined ? "" : JSON.stringify(value, null, 2),
       oninput: () => {
         try {
-          this.#set(pointer, input.value.trim() === "" ? undefined : JSON.parse(input.value));
+          this.#setOrEmpty(pointer, input.value.trim() === "" ? undefined : JSON.parse(input.value), context, null);
           input.setCustomValidity("");
         } catch {
           input.setCustomValidity("This is not JSON.");
