@@ -1,7 +1,7 @@
 import { announce, h, icon, replace, swap, swapLinks, trouble } from "./dom.js";
 import { Form } from "./form.js";
 import * as pointers from "./pointer.js";
-import { Schema, titleOf, withoutSecrets, withSecrets } from "./schema.js";
+import { forgetCleared, Schema, titleOf, withoutSecrets, withSecrets } from "./schema.js";
 
 /** The configuration of a draft: a form of one section at a time. */
 export class Editor {
@@ -154,9 +154,16 @@ export class Editor {
     this.status.textContent = text ?? (this.#dirty ? "Not saved" : this.page.deployment ? "Saved" : "Saved, never submitted");
   }
 
+  // A destroy has deleted all secrets; an import that deploys nothing has not.
+  get #destroyed() {
+    const { state, latestBuild } = this.page.deployment ?? {};
+    return state === "idle" && latestBuild?.action === "destroy";
+  }
+
   // Where slipway keeps the secrets of what the owner is in the last submit,
   // which may have had another method.
   #isSet(owner, field) {
+    if (this.#destroyed) return false;
     const application = this.#applications.applications.find(({ path }) => pointers.isWithin(owner, path));
     const stored = this.#stored.find((other) => other.application === application?.application);
     const at = stored ? stored.path + owner.slice(application.path.length) : owner;
@@ -262,6 +269,12 @@ export class Editor {
   }
 
   async #submit() {
+    // What the last deploy has cleared is not cleared again: somebody may have
+    // set it since, by hand. One that failed has cleared nothing yet.
+    const { state, live, latestBuild } = this.page.deployment ?? {};
+    if (this.#destroyed || (state === "active" && live === latestBuild?.number)) {
+      forgetCleared(this.#schema, this.configuration, (owner, field) => !this.#isSet(owner, field));
+    }
     await this.#save();
     // If the answer gets lost, the same key finds the same build.
     this.#key ??= crypto.randomUUID();

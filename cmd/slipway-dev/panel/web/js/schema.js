@@ -224,3 +224,19 @@ export function withSecrets(configuration, secrets) {
   for (const [pointer, value] of secrets) pointers.set(whole, pointer, value);
   return whole;
 }
+
+/**
+ * Takes names out of the lists of secrets to clear, where cleared(owner, name)
+ * says that it has been done; owner is the pointer of the object with the list.
+ */
+export function forgetCleared(schema, value, cleared, owner = "") {
+  if (value === null || typeof value !== "object") return;
+  for (const [key, member] of Object.entries(value)) {
+    if (key !== "secretsClear" || !Array.isArray(member) || !ownsSecrets(schema.at(owner))) {
+      forgetCleared(schema, member, cleared, pointers.child(owner, key));
+      continue;
+    }
+    value[key] = member.filter((name) => !cleared(owner, name));
+    if (value[key].length === 0) delete value[key];
+  }
+}
