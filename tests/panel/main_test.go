@@ -28,6 +28,8 @@ func TestPanel(t *testing.T) {
 		"the callback is lost and the tab closed":          lostCallback,
 		"the computer sleeps while the record goes":        asleep,
 		"what a refused ticket means":                      refusedTickets,
+		"items of a list stay where they are":              items,
+		"what an idle import and a queued build offer":     pages,
 		"secrets wherever a schema has them":               schemas,
 		"a destroy that fails leaves the record":           failedDestroy,
 		"a draft that slipway never knew":                  neverSubmitted,

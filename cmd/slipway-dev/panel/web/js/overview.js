@@ -1,4 +1,5 @@
 import { badge, duration, h, icon, nameOf, swap, trouble, when } from "./dom.js";
+import { onlyImported } from "./slipway.js";
 
 const colours = /\u001b\[[0-9;]*[A-Za-z]/g;
 
@@ -6,6 +7,8 @@ const colours = /\u001b\[[0-9;]*[A-Za-z]/g;
 export class Overview {
   #sboms = [];
   #sbomsOf = null;
+  #pending = []; // the builds that run or are queued, newest first
+  #pendingAt = null;
   #log = { build: null, text: null };
 
   constructor(page) {
@@ -30,6 +33,7 @@ export class Overview {
     this.#placeLog();
     this.#showLog();
     this.#readSboms();
+    this.#readPending();
   }
 
   // While something happens, or went wrong, the log comes first.
@@ -65,13 +69,15 @@ export class Overview {
     return h("section", { class: `card status ${state}`, "aria-label": "State" },
       runs ? h("div", { class: "progress", "aria-hidden": "true" }) : null,
       reason ? h("p", { class: state === "failed" ? "reason bad" : "reason" }, state === "failed" ? icon("warn") : null, reason) : null,
-      state === "idle" ? h("p", { class: "reason" }, "Nothing is up. Submit the configuration again, or ",
+      onlyImported(deployment) ? h("p", { class: "reason" },
+        "slipway has deployed nothing. What was up before the import stays as it is. Submit the configuration to deploy it; only then can slipway haul it out.")
+        : state === "idle" ? h("p", { class: "reason" }, "Nothing is up. Submit the configuration again, or ",
         h("a", { href: `#/drafts/${draft.id}/delete`, "data-key": "remove" }, "delete this record"), ".") : null,
       h("dl", { class: "facts" }, facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
-      runs && build ? h("div", {}, h("button", {
-        type: "button", class: "small", "data-key": "cancel",
-        onclick: () => this.#try(() => this.page.panel.slipway.cancel(draft.id, build.number)),
-      }, `Cancel build #${build.number}`)) : null);
+      runs ? h("div", {}, this.#pending.flatMap(({ number }) => [h("button", {
+        type: "button", class: "small", "data-key": `cancel-${number}`,
+        onclick: () => this.#try(() => this.page.panel.slipway.cancel(draft.id, number)),
+      }, `Cancel build #${number}`), " "])) : null);
   }
 
   async #try(action) {
@@ -89,7 +95,7 @@ export class Overview {
     const up = new Set(deployed.map((instance) => instance.name));
     const list = [...byName.values()].filter((instance) => this.page.deployment.state !== "idle" || up.has(instance.name));
     return h("section", { class: "card", "aria-label": "Instances" }, h("h2", {}, "Instances"),
-      list.length === 0 ? h("p", { class: "quiet" }, "Nothing runs.") : h("ul", { class: "rows" }, list.map((instance) => h("li", {},
+      list.length === 0 ? h("p", { class: "quiet" }, onlyImported(this.page.deployment) ? "Nothing that slipway deployed." : "Nothing runs.") : h("ul", { class: "rows" }, list.map((instance) => h("li", {},
         h("div", { class: "grow" },
           h("strong", {}, instance.title ?? instance.name),
           h("p", { class: "quiet small" }, instance.kind === "component" ? "Component" : "Application",
@@ -138,6 +144,27 @@ export class Overview {
       this.update();
     } catch (problem) {
       if (problem.status !== 404) this.failed.replaceChildren(trouble(problem));
+    }
+  }
+
+  // The latest build may be queued, or cancelled, while one before it runs.
+  async #readPending() {
+    const { deployment, panel, id, builds } = this.page;
+    const latest = deployment?.latestBuild;
+    const key = JSON.stringify([deployment?.state, latest, builds]);
+    if (key === this.#pendingAt) return;
+    this.#pendingAt = key;
+    const pending = (list) => list.filter(({ status }) => ["queued", "running"].includes(status));
+    const show = (list) => {
+      if (key !== this.#pendingAt) return;
+      this.#pending = pending(list);
+      this.status = swap(this.status, this.#status());
+    };
+    if (!latest || latest.status === "running" || !["building", "destroying"].includes(deployment.state)) return show(latest ? [latest] : []);
+    try {
+      show(await panel.slipway.builds(id));
+    } catch {
+      show([latest]);
     }
   }
 

@@ -1,5 +1,6 @@
 import { announce, h, icon, swap, trouble } from "./dom.js";
 import { deleteDeployment, NotDeleted } from "./deletion.js";
+import { onlyImported } from "./slipway.js";
 
 const steps = [
   ["destroy", "Ask slipway to haul it out", "A destroy is queued; whatever waits for its turn is dropped."],
@@ -41,12 +42,18 @@ export class Deletion {
     const { deployment } = this.page;
     const at = steps.findIndex(([name]) => name === this.#at);
     const runs = at >= 0 && !this.#problem;
+    const imported = onlyImported(deployment);
     const nothing = !deployment || deployment.state === "idle";
     return h("section", { class: "card danger", "aria-label": "Delete" },
       h("h2", {}, "Delete this deployment"),
-      h("p", { class: "quiet" }, nothing
-        ? "Nothing is up, so only its record is left to remove."
-        : "Everything that it runs is taken down, with its data. Then its record goes too. This cannot be undone."),
+      imported ? h("div", { class: "notice bad" }, icon("warn"), h("div", {},
+        h("p", {}, h("strong", {}, "What was up before the import stays as it is.")),
+        h("p", {}, "slipway has deployed nothing, so it takes nothing down. To have it hauled out, ",
+          h("a", { href: `#/drafts/${this.page.id}/configuration`, "data-key": "deploy" }, "deploy it once"),
+          " and delete it then. Without this record nobody sees what is left.")))
+        : h("p", { class: "quiet" }, nothing
+          ? "Nothing is up, so only its record is left to remove."
+          : "Everything that it runs is taken down, with its data. Then its record goes too. This cannot be undone."),
       h("ol", { class: "steps" }, steps.map(([name, title, text], i) => {
         const state = at < 0 ? "waiting" : i < at ? "done" : i > at ? "waiting" : this.#problem ? "failed" : "running";
         return h("li", { class: state, "data-step": name, "data-state": state, "aria-current": state === "running" ? "step" : null },
@@ -59,7 +66,7 @@ export class Deletion {
       runs && this.#at !== "confirm" ? h("p", { class: "quiet small" }, "You may close this page: slipway tells the panel when it is done.") : null,
       h("div", {}, h("button", {
         type: "button", class: "primary bad", disabled: runs, "data-key": "delete", onclick: () => this.#delete(),
-      }, icon("bin"), this.#problem ? "Try again" : runs ? "Deleting …" : nothing ? "Remove the record" : "Delete")));
+      }, icon("bin"), this.#problem ? "Try again" : runs ? "Deleting …" : imported ? "Remove the record all the same" : nothing ? "Remove the record" : "Delete")));
   }
 
   async #delete() {

@@ -1,5 +1,11 @@
 import { Problem } from "./problem.js";
 
+/**
+ * Whether a deployment was imported, and slipway has not deployed it yet. What
+ * was up before is up, and is not hauled out by a destroy.
+ */
+export const onlyImported = (deployment) => deployment?.state === "idle" && deployment.latestBuild === null;
+
 /** The deployments API, as a page calls it: a bearer token, never a cookie. */
 export class Slipway {
   #token = null;
