@@ -116,7 +116,7 @@ func problems(t *testing.T, s *site) {
 	tab.signIn("jonas")
 	id := tab.draft("Full of mistakes")
 	tab.click("Submit")
-	tab.click(`form [role="alert"] a`)
+	tab.click(`[role="alert"] a`)
 	tab.has(`[data-key="way/fleet"]:focus[aria-invalid="true"]`)
 	require.NotEmpty(t, tab.text(`[id="way.error"]`))
 	tab.click(`[data-key="way/fleet"]`)
