@@ -200,7 +200,7 @@ func TestCommandFails(t *testing.T) {
 	require.Equal(t, 4, r.code)
 	inOrder(t, r.err, `slipway: the domain example\.org is not ours`, `ask for one that is \(see slipway\.nix\) \(invalid_configuration\)`, `  request .*`)
 	r = cli(t, "submit", id, "-f", file(t, []byte("{\n  1}")))
-	require.Equal(t, 4, r.code)
+	require.Equal(t, 2, r.code)
 	require.Contains(t, r.err, "configuration.json:2:3: ")
 
 	for _, args := range [][]string{{"show", "cli-unknown"}, {"destroy", "cli-unknown"}, {"logs", "cli-unknown"}, {"cancel", "cli-unknown"}, {"cancel", id}} {
@@ -354,7 +354,7 @@ func TestConfigCommand(t *testing.T) {
 	require.Equal(t, 0, r.code, r.err)
 	require.Regexp(t, `(?m)^SLIPWAY_NIX_SLOTS +7 +\(flag\)`, r.out)
 	require.Regexp(t, `(?m)^SLIPWAY_NIX_MEMORY +768MiB +\(environment\)`, r.out)
-	require.Regexp(t, `(?m)^SLIPWAY_NIX_TIMEOUT +60s +\(default\)`, r.out)
+	require.Regexp(t, `(?m)^SLIPWAY_NIX_SYSTEMS_TIMEOUT +600s +\(default\)`, r.out)
 	require.Regexp(t, `(?m)^SLIPWAY_DATABASE_URL +\*+ +\(environment\)`, r.out)
 	require.NotContains(t, r.out, slipway.DatabaseURL)
 	_, password, _ := strings.Cut(strings.SplitN(slipway.DatabaseURL, "@", 2)[0], "slipway:")

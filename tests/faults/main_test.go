@@ -73,7 +73,7 @@ type world struct {
 
 func newWorld() (*world, error) {
 	// Evaluations give way to everything else: on a busy machine they take long.
-	s, err := stand.New(stand.Options{Env: []string{"SLIPWAY_NIX_SLOTS=4", "SLIPWAY_NIX_TIMEOUT=10m", "SLIPWAY_DEPLOYER_GRACE=1s"}})
+	s, err := stand.New(stand.Options{Env: []string{"SLIPWAY_NIX_SLOTS=4", "SLIPWAY_DEPLOYER_GRACE=1s"}})
 	if err != nil {
 		return nil, err
 	}

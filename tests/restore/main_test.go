@@ -37,7 +37,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Parallel()
-	s, err := stand.New(stand.Options{Env: []string{"SLIPWAY_NIX_SLOTS=4", "SLIPWAY_NIX_TIMEOUT=10m"}})
+	s, err := stand.New(stand.Options{Env: []string{"SLIPWAY_NIX_SLOTS=4"}})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {

@@ -86,8 +86,7 @@ func (w *world) start(ctx context.Context) (err error) {
 	}
 	w.Stand, err = stand.New(stand.Options{Kube: w.kube, Pods: pods, Env: []string{
 		"SLIPWAY_DRAIN_TIMEOUT=" + drain.String(), "SLIPWAY_SHUTDOWN_TIMEOUT=" + shutdown.String(),
-		// Evaluations give way to everything else: on a busy machine they take long.
-		"SLIPWAY_NIX_SLOTS=4", "SLIPWAY_NIX_TIMEOUT=10m",
+		"SLIPWAY_NIX_SLOTS=4",
 	}})
 	if err != nil {
 		return err

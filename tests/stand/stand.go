@@ -340,6 +340,8 @@ func (s *Stand) env(piece string) []string {
 			issuer.DefaultIssuer, issuer.DefaultAudience, s.Issuer.JWKSFile),
 		"SLIPWAY_SOURCE="+s.options.Source,
 		"SLIPWAY_STATE_DIR="+s.StateDir(piece),
+		// Evaluations give way to everything else: on a busy machine they take long.
+		"SLIPWAY_NIX_TIMEOUT=10m",
 		"SLIPWAY_DEPLOYER_ENV=TEST_RECORD,DEPLOY_PROFILES",
 		"TEST_RECORD="+s.Record,
 		"DEPLOY_PROFILES="+filepath.Join(s.Dir, "profiles"),
