@@ -194,24 +194,24 @@ func TestSBOMs(t *testing.T) {
 	report(t, "(s) read of an SBOM / of a document as a row", ratio(middle(read), middle(bare)), 2, "SBOM ", middle(read), ", row ", middle(bare))
 }
 
-// The time of a store, with 10 and with 10,000 sets of components there.
+// The time of a store, with 10 and with 10,000 sets of components there, in turns.
 func TestSBOMGrowth(t *testing.T) {
 	const many, rounds = 10_000, 15
-	s, plain, _ := sbomStore(t)
-	shared := componentsNamed("shared", 180)
-	next := 0
-	one := func() time.Duration {
-		next++
-		return deploySBOMs(t, s, fmt.Sprint("d", next), [][]byte{bomOf(shared, componentsNamed(fmt.Sprint("own-", next), 20))})
+	begun := func() (one func() time.Duration, plain *pgxpool.Pool) {
+		s, plain, _ := sbomStore(t)
+		shared := componentsNamed("shared", 180)
+		next := 0
+		one = func() time.Duration {
+			next++
+			return deploySBOMs(t, s, fmt.Sprint("d", next), [][]byte{bomOf(shared, componentsNamed(fmt.Sprint("own-", next), 20))})
+		}
+		for range 10 {
+			one()
+		}
+		return one, plain
 	}
-	for range 10 {
-		one()
-	}
-	times := make([]time.Duration, rounds)
-	for i := range times {
-		times[i] = one()
-	}
-	few := middle(times)
+	besideFew, _ := begun()
+	besideLots, plain := begun()
 	_, err := plain.Exec(t.Context(), `
 		INSERT INTO deployments (id) SELECT 'seed' || i FROM generate_series(1, $1::int) i`, many)
 	require.NoError(t, err)
@@ -236,12 +236,13 @@ func TestSBOMGrowth(t *testing.T) {
 		_, err := plain.Exec(t.Context(), statement)
 		require.NoError(t, err, statement)
 	}
-	one()
-	for i := range times {
-		times[i] = one()
+	besideLots()
+	var few, lots []time.Duration
+	for range rounds {
+		few = append(few, besideFew())
+		lots = append(lots, besideLots())
 	}
-	lots := middle(times)
-	report(t, "(s) store beside 10,000 sets / beside 10", ratio(lots, few), 1.5, "10,000: ", lots, ", 10: ", few)
+	report(t, "(s) store beside 10,000 sets / beside 10", ratio(middle(lots), middle(few)), 1.5, "10,000: ", middle(lots), ", 10: ", middle(few))
 }
 
 // The environment variable sbomTask makes the test binary a process that stores

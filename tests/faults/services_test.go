@@ -2,6 +2,8 @@ package faults
 
 import (
 	"errors"
+	"io"
+	"net/http"
 	"testing"
 	"time"
 
@@ -96,6 +98,14 @@ func TestTemporalKilled(t *testing.T) {
 	w.kill(t, stand.Temporal)
 	ended.openGate(t)
 	ended.staged(t, 1)
+	// Its Service keeps the API, and reads go on.
+	response, err := http.Get(w.Readyz(stand.API))
+	require.NoError(t, err)
+	said, err := io.ReadAll(response.Body)
+	require.NoError(t, errors.Join(err, response.Body.Close()))
+	require.Equal(t, http.StatusOK, response.StatusCode, string(said))
+	require.Regexp(t, `"problems":\["Temporal: `, string(said))
+	require.Equal(t, deployment.StatusRunning, ended.build(t, 1).Status)
 	time.Sleep(long(40*time.Second, 0))
 	up := w.start(t, stand.Temporal)
 	p.goesOn(t)

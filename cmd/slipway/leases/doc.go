@@ -23,8 +23,7 @@
 //
 // command.go: the commands, their flags and the environment. exit.go: exit
 // codes. run.go: the client. guard.go: its side of the pipes. watchdog.go: the
-// other side. processes.go: how all of
-// the command is signalled. boundary.go: the file that says
-// that DDL has begun. console.go: progress. status.go, revoke.go: the other
-// commands.
+// other side. processes.go: how all of the command is signalled. boundary.go:
+// the file that says that DDL has begun. console.go: progress. status.go,
+// revoke.go: the other commands.
 package leases
