@@ -285,6 +285,9 @@ destroy goes on without a call. What became of it is shown with the builds.
 					return out.document(destroyed)
 				case idle:
 					out.line("%s is idle: there is nothing to destroy", args[0])
+					if d, err := api.Get(ctx, args[0]); err == nil && d.LatestBuild == nil {
+						out.note("it was imported and never deployed: what was up before that is up still. Submit it, then destroy it")
+					}
 					return nil
 				}
 				out.line("%s", text)

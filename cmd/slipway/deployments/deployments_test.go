@@ -528,11 +528,17 @@ func TestDestroy(t *testing.T) {
 	require.JSONEq(t, `{"deploymentId":"example","build":2,"callback":"none"}`, out)
 
 	f.on("DELETE /deployments/example", reply(200, `{"deploymentId":"example","state":"idle"}`))
+	f.on("GET /deployments/example", reply(200, deploymentJSON("idle", "", build(2, "succeeded", ""))))
 	for _, args := range [][]string{{"destroy", "example"}, {"destroy", "example", "--follow"}} {
-		out, _, err = f.run(t, args...)
+		out, errOut, err = f.run(t, args...)
 		require.NoError(t, err)
 		require.Equal(t, "example is idle: there is nothing to destroy\n", out)
+		require.Empty(t, errOut)
 	}
+	f.on("GET /deployments/example", reply(200, deploymentJSON("idle", "", "null")))
+	_, errOut, err = f.run(t, "destroy", "example")
+	require.NoError(t, err)
+	require.Contains(t, errOut, "never deployed: what was up before that is up still")
 	out, _, err = f.run(t, "destroy", "example", "--follow", "-o", "json")
 	require.NoError(t, err)
 	require.Equal(t, 1, strings.Count(out, "\n"))
