@@ -46,7 +46,7 @@ func pages(t *testing.T, s *site) {
 		const { Deletion } = await import("/js/removal.js");
 		const seen = {};
 		const page = (deployment, builds) => ({
-			id: "some", draft: { id: "some" }, builds: 0, log: { build: null, text: "" },
+			id: "some", draft: { id: "some" }, buildEvents: 0, log: { build: null, text: "" },
 			deployment: { since: "2026-05-01T12:00:00Z", live: null, nodes: [], ...deployment },
 			panel: { slipway: { builds: async () => builds, sboms: async () => [], log: async () => "" } },
 		});

@@ -13,7 +13,8 @@
 //
 // Clients may try each request again once, and more often only where the answer
 // is that nobody leads yet, until the leader that let go is about to end. What
-// fails twice fails the test, and so does an event that a channel loses or doubles over its connections, a lease
-// that is lost, a build that does not succeed or whose deployer ran twice, and a
-// process that does not end by itself with exit code 0.
+// fails twice fails the test, and so does an event that a channel loses or
+// doubles over its connections, a lease that is lost, a build that does not
+// succeed or whose deployer ran twice, and a process that does not end by itself
+// with exit code 0.
 package rolling

@@ -350,7 +350,7 @@ Without --build it is the build that runs, or else the newest that is queued.`,
 						pending = withStatus(history, deployment.StatusQueued)
 					}
 					if pending == nil {
-						return &exit.Error{Code: exitRefused, Text: fmt.Sprintf("%s has no build that runs or is queued", args[0])}
+						return &exit.Error{Code: exit.Refused, Text: fmt.Sprintf("%s has no build that runs or is queued", args[0])}
 					}
 					ref.Build = pending.Number
 				}

@@ -161,7 +161,7 @@ func (c *cli) run(cmd *cobra.Command, follows bool, waiting string, do work) err
 	err = explain(err, limit)
 	var refused *client.Error
 	if errors.As(err, &refused) && refused.Status == http.StatusUnauthorized && token == nil {
-		err = &exit.Error{Code: exitRefused, Text: err.Error() + "\nno token was given: set SLIPWAY_TOKEN or SLIPWAY_TOKEN_FILE", Err: err}
+		err = &exit.Error{Code: exit.Refused, Text: err.Error() + "\nno token was given: set SLIPWAY_TOKEN or SLIPWAY_TOKEN_FILE", Err: err}
 	}
 	return err
 }

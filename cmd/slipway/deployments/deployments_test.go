@@ -140,6 +140,29 @@ func TestSubmitWithoutFollow(t *testing.T) {
 	require.Empty(t, i.err.String())
 }
 
+func TestImport(t *testing.T) {
+	f := newFake(t).on("POST /deployments/example/import", reply(201, `{"deploymentId":"example","build":null,"evaluation":"evaluated","nodes":[{"name":"web","names":["a.example.org"]}]}`))
+	i := invocation{stdin: `{"a":1}`}
+	require.NoError(t, i.run(t, f, "import", "example", "-f", "-", "--no-deploy", "--key", "release-42"))
+	require.Equal(t, "imported example, nothing is deployed (evaluated: 1 node)\nNODE  NAMES\nweb   a.example.org\n", i.out.String())
+	require.Equal(t, `{"configuration":{"a":1},"deploy":false}`, f.bodies[0])
+	require.Equal(t, "release-42", f.headers[0].Get("Idempotency-Key"))
+	i = invocation{stdin: `{}`}
+	require.NoError(t, i.run(t, f, "import", "example", "-f", "-", "--no-deploy", "-o", "json"))
+	require.JSONEq(t, `{"deploymentId":"example","build":null,"evaluation":"evaluated","nodes":[{"name":"web","names":["a.example.org"]}]}`, i.out.String())
+
+	f.on("POST /deployments/example/import", reply(202, submitted))
+	i = invocation{stdin: `{}`}
+	require.NoError(t, i.run(t, f, "import", "example", "-f", "-"))
+	require.Equal(t, "imported example, build 1 (evaluated: 2 nodes)\nNODE  NAMES\nweb   a.example.org\ndb    -\n", i.out.String())
+	require.Equal(t, `{"configuration":{},"deploy":true}`, f.bodies[2])
+
+	f.on("POST /deployments/example/import", reply(409, `{"error":"already_exists","message":"slipway knows it"}`))
+	i = invocation{stdin: `{}`}
+	require.Equal(t, 4, exit.Code(i.run(t, f, "import", "example", "-f", "-")))
+	require.Equal(t, 2, exit.Code(i.run(t, f, "import", "example", "-f", "-", "--no-deploy", "--follow")))
+}
+
 func TestARefusedConfigurationListsEveryError(t *testing.T) {
 	f := newFake(t).on("PUT /deployments/example", reply(400, `{"error":"invalid_configuration","message":"the configuration is not valid","requestId":"r-7",
 		"details":[{"path":"/fleet/domain","message":"is required"},{"path":"","message":"has two methods"}]}`))
@@ -595,7 +618,7 @@ func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on 
 func TestHelpTeaches(t *testing.T) {
 	root := Command(func(string) string { return "" })
 	require.Contains(t, root.Long, "130  interrupted")
-	for _, name := range []string{"list", "show", "preview", "submit", "destroy", "logs", "cancel", "sbom"} {
+	for _, name := range []string{"list", "show", "preview", "submit", "import", "destroy", "logs", "cancel", "sbom"} {
 		i := invocation{env: map[string]string{}}
 		require.NoError(t, i.run(t, nil, name, "--help"))
 		require.Contains(t, i.out.String(), "Examples:\n  ", name)

@@ -15,8 +15,6 @@ import (
 // The exit codes; exitCodes tells the user.
 const (
 	exitNotRun      = 3
-	exitRefused     = 4
-	exitAway        = 5
 	exitInterrupted = 130
 )
 
@@ -54,14 +52,14 @@ func explain(err error, limit time.Duration) error {
 	case errors.Is(err, context.Canceled):
 		e.Code, e.Text = exitInterrupted, "interrupted"
 	case errors.Is(err, context.DeadlineExceeded):
-		e.Code, e.Text = exitAway, fmt.Sprintf("stopped after %s (--timeout)", limit)
+		e.Code, e.Text = exit.Away, fmt.Sprintf("stopped after %s (--timeout)", limit)
 	case errors.As(err, &refused):
-		e.Code, e.Text = exitRefused, describe(refused)
+		e.Code, e.Text = exit.Refused, describe(refused)
 		if refused.Away() {
-			e.Code = exitAway
+			e.Code = exit.Away
 		}
 	case errors.As(err, &broken):
-		e.Code, e.Text = exitAway, safe(broken.Error())
+		e.Code, e.Text = exit.Away, safe(broken.Error())
 	default:
 		e.Code, e.Text = exit.Failed, safe(err.Error())
 	}

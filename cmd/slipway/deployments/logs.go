@@ -76,7 +76,7 @@ func pickBuild(ctx context.Context, api *client.Client, id string, number int64)
 		return *running, nil
 	}
 	if len(history) == 0 {
-		return deployment.Build{}, &exit.Error{Code: exitRefused, Text: fmt.Sprintf("%s has no build", id)}
+		return deployment.Build{}, &exit.Error{Code: exit.Refused, Text: fmt.Sprintf("%s has no build", id)}
 	}
 	return history[0], nil
 }

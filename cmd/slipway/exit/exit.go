@@ -1,21 +1,22 @@
-// Package exit has what the commands of slipway end with: errors that carry an
-// exit code, and the one for a command that was not used right, which is the
-// same for all of them.
 package exit
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"go.temporal.io/api/serviceerror"
 )
 
-// The exit codes that mean the same in every command. A command says in its help
-// which others it has.
+// The exit codes that mean the same in every command that has them. A command
+// says in its help which those are, and which others it has.
 const (
-	Failed = 1 // something unexpected happened
-	Usage  = 2 // the command was not used right
+	Failed  = 1 // something unexpected happened
+	Usage   = 2 // the command was not used right
+	Refused = 4 // an answer, and not what was asked for
+	Away    = 5 // no answer, or one that says that something is away
 )
 
 // Error is an error with the exit code for it. Its text is what the user is
@@ -51,10 +52,19 @@ func Misuse(format string, args ...any) error {
 // With gives an error an exit code.
 func With(code int, err error) error { return &Error{Code: code, Text: err.Error(), Err: err} }
 
+// TemporalAway reports whether Temporal could not be reached, or did not answer
+// in time.
+func TemporalAway(err error) bool {
+	_, unreachable := errors.AsType[*serviceerror.Unavailable](err)
+	_, late := errors.AsType[*serviceerror.DeadlineExceeded](err)
+	return unreachable || late || errors.Is(err, context.DeadlineExceeded)
+}
+
 // Strict makes every wrong flag, argument and subcommand of a command and of all
 // below it a Misuse. By itself a command with subcommands prints its help and
 // succeeds where the subcommand is misspelled, which a script takes for done.
 func Strict(c *cobra.Command) *cobra.Command {
+	c.InitDefaultCompletionCmd() // which cobra adds later by itself
 	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return misuse(c, err) })
 	harden(c)
 	return c

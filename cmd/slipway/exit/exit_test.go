@@ -1,6 +1,7 @@
 package exit
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
 )
 
 func TestCode(t *testing.T) {
@@ -16,6 +18,15 @@ func TestCode(t *testing.T) {
 	require.Equal(t, 75, Code(fmt.Errorf("behind: %w", &Error{Code: 75})))
 	cause := errors.New("cause")
 	require.ErrorIs(t, Misuse("configuration: %w", cause), cause)
+}
+
+func TestTemporalAway(t *testing.T) {
+	for _, err := range []error{serviceerror.NewUnavailable("refused"), serviceerror.NewDeadlineExceeded("late"), context.DeadlineExceeded} {
+		require.True(t, TemporalAway(fmt.Errorf("ask: %w", err)), err)
+	}
+	for _, err := range []error{nil, errors.New("any"), context.Canceled, serviceerror.NewPermissionDenied("no", "")} {
+		require.False(t, TemporalAway(err), err)
+	}
 }
 
 func TestAMisusedCommandIsNeverASuccess(t *testing.T) {
@@ -34,6 +45,7 @@ func TestAMisusedCommandIsNeverASuccess(t *testing.T) {
 		{[]string{"group", "run", "--nonsense"}, 2, "unknown flag: --nonsense\nsee: slipway group run --help"},
 		{[]string{"group", "own", "extra"}, 4, "nothing like that"},
 		{[]string{"gruop", "run"}, 2, `"slipway" has no command "gruop"; did you mean group?`},
+		{[]string{"completion", "bsh"}, 2, `has no command "bsh"; did you mean bash or`},
 		{[]string{"--nonsense"}, 2, "unknown flag: --nonsense\nsee: slipway --help"},
 	} {
 		t.Run(fmt.Sprint(test.args), func(t *testing.T) {

@@ -6,10 +6,9 @@ import (
 	"syscall"
 )
 
-// The exit codes of "lease run"; exitCodes tells the user.
+// The exit codes of "lease run"; exitCodes tells the user. The other
+// commands have those of package exit.
 const (
-	exitDenied    = 4 // of the other commands, as exitAway
-	exitAway      = 5
 	exitRefused   = 73
 	exitLost      = 75 // EX_TEMPFAIL of sysexits.h
 	exitLostInDDL = 76
@@ -29,13 +28,18 @@ const exitCodes = `Exit codes:
   128+n the command was ended by signal n, or slipway was while it waited
   any other code is that of the command`
 
-// exitCodesOther are those of the other commands.
-const exitCodesOther = `Exit codes:
-  0  done
+const exitCodesOfStatus = `Exit codes:
+  0  shown
   1  something unexpected happened
   2  the command was not used right
   4  the API refused
-  5  the API, the leader or Temporal is away, or did not answer in time`
+  5  the API or its leader is away, or did not answer in time`
+
+const exitCodesOfRevoke = `Exit codes:
+  0  Temporal has the request
+  1  something unexpected happened
+  2  the command was not used right
+  5  Temporal is away, or did not answer in time; the lease may not be revoked`
 
 // codeOf is the exit code that a shell shows.
 func codeOf(status syscall.WaitStatus) int {

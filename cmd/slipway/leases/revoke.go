@@ -2,12 +2,10 @@ package leases
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
-	"go.temporal.io/api/serviceerror"
 
 	"slipway.dev/slipway/cmd/slipway/exit"
 	"slipway.dev/slipway/schema/lease"
@@ -41,7 +39,7 @@ The address and the credentials of Temporal come from its own variables
 its API key from SLIPWAY_TEMPORAL_API_KEY_FILE where there is one, and the keys of
 encrypted histories from SLIPWAY_CODEC_KEYS_FILE.
 
-` + exitCodesOther,
+` + exitCodesOfRevoke,
 		Example: `  slipway lease revoke --namespace shop --group orders --operation-id 11111111-1111-4111-8111-111111111111`,
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -56,12 +54,8 @@ encrypted histories from SLIPWAY_CODEC_KEYS_FILE.
 			ctx, cancel := context.WithTimeout(c.Context(), timeout)
 			defer cancel()
 			err = revoker.Revoke(ctx, ref, lease.ReasonOperatorRevoked)
-			if errors.Is(err, context.DeadlineExceeded) {
-				return exit.With(exitAway, fmt.Errorf("no answer within %s (--timeout): Temporal is away, and the lease may not be revoked: %w", timeout, err))
-			}
-			var away *serviceerror.Unavailable // the connection, too
-			if errors.As(err, &away) {
-				return exit.With(exitAway, fmt.Errorf("the lease is not revoked, Temporal is away: %w", err))
+			if exit.TemporalAway(err) {
+				return exit.With(exit.Away, fmt.Errorf("no answer from Temporal (--timeout %s), and the lease may not be revoked: %w", timeout, err))
 			}
 			if err != nil {
 				return err
@@ -83,9 +77,9 @@ encrypted histories from SLIPWAY_CODEC_KEYS_FILE.
 func check(ref wire.LeaseRef) error {
 	switch _, kind := lease.ParseKind(string(ref.Kind)); {
 	case !lease.ValidNamespace(ref.Namespace):
-		return exit.Misuse("--namespace is needed: the namespace of the MysqlFailoverGroup")
+		return exit.Misuse("--namespace is needed: the namespace of the MysqlFailoverGroup, not %q", ref.Namespace)
 	case !lease.ValidName(ref.Group):
-		return exit.Misuse("--group is needed: the name of a MysqlFailoverGroup")
+		return exit.Misuse("--group is needed: the name of a MysqlFailoverGroup, not %q", ref.Group)
 	case !kind:
 		return exit.Misuse("--kind is migration or failover-hold, not %q", ref.Kind)
 	case !lease.ValidOperation(ref.OperationID):

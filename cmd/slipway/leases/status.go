@@ -26,7 +26,7 @@ func statusCommand(getenv func(string) string) *cobra.Command {
 API answers this caller. That the group looks well is no permission to go on after
 a lease was lost. -o json prints the answer of the API.
 
-` + exitCodesOther,
+` + exitCodesOfStatus,
 		Example: `  slipway lease status --group orders`,
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -34,7 +34,7 @@ a lease was lost. -o json prints the answer of the API.
 				return err
 			}
 			if !lease.ValidName(a.group) {
-				return exit.Misuse("--group is needed: the name of a MysqlFailoverGroup")
+				return exit.Misuse("--group is needed: the name of a MysqlFailoverGroup, not %q", a.group)
 			}
 			client, err := a.client()
 			if err != nil {
@@ -66,11 +66,11 @@ func explain(err error, timeout time.Duration) error {
 	code, text := exit.Failed, safe(err.Error())
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		code, text = exitAway, fmt.Sprintf("no answer within %s (--timeout): %s", timeout, text)
+		code, text = exit.Away, fmt.Sprintf("no answer within %s (--timeout): %s", timeout, text)
 	case errors.As(err, &refused) && refused.Away() || errors.As(err, &broken):
-		code = exitAway
+		code = exit.Away
 	case refused != nil:
-		code = exitDenied
+		code = exit.Refused
 	}
 	return &exit.Error{Code: code, Text: text, Err: err}
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/temporal"
 
 	"slipway.dev/slipway/cmd/slipway/exit"
@@ -21,8 +20,6 @@ import (
 
 // The exit codes; the help tells the user.
 const (
-	exitRefused  = 4
-	exitAway     = 5
 	exitDeferred = 75 // EX_TEMPFAIL of sysexits.h
 )
 
@@ -75,9 +72,9 @@ Exit codes:
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
 			case !lease.ValidNamespace(namespace):
-				return exit.Misuse("--namespace is needed: the namespace of the MysqlFailoverGroup")
+				return exit.Misuse("--namespace is needed: the namespace of the MysqlFailoverGroup, not %q", namespace)
 			case !lease.ValidName(group):
-				return exit.Misuse("--group is needed: the name of a MysqlFailoverGroup")
+				return exit.Misuse("--group is needed: the name of a MysqlFailoverGroup, not %q", group)
 			case output != "text" && output != "json":
 				return exit.Misuse("--output is text or json, not %q", output)
 			}
@@ -113,18 +110,13 @@ Exit codes:
 
 // explain says what an error means for the user.
 func explain(err error, timeout time.Duration) error {
-	if errors.Is(err, context.DeadlineExceeded) {
-		return &exit.Error{Code: exitAway, Text: fmt.Sprintf("no answer within %s (--timeout): Temporal is away, or nobody leads; the request may have been taken", timeout)}
+	if exit.TemporalAway(err) {
+		return exit.With(exit.Away, fmt.Errorf("no answer (--timeout %s): Temporal is away, or nobody leads; the request may have been taken: %s", timeout, safe(err.Error())))
 	}
-	var application *temporal.ApplicationError
-	if errors.As(err, &application) && application.Type() == wire.ErrorUnavailable {
-		return &exit.Error{Code: exitAway, Text: "unavailable: " + safe(application.Message())}
+	if application, ok := errors.AsType[*temporal.ApplicationError](err); ok && application.Type() == wire.ErrorUnavailable {
+		return exit.With(exit.Away, fmt.Errorf("unavailable: %s", safe(application.Message())))
 	}
-	var refused *serviceerror.Unavailable // the connection, too
-	if errors.As(err, &refused) {
-		return &exit.Error{Code: exitAway, Text: "Temporal is away: " + safe(err.Error())}
-	}
-	return &exit.Error{Code: exit.Failed, Text: safe(err.Error())}
+	return &exit.Error{Code: exit.Failed, Text: safe(err.Error()), Err: err}
 }
 
 // outcome is the exit code of an answer, which was shown.
@@ -135,7 +127,7 @@ func outcome(answer wire.PlannedAnswer) error {
 	case wire.PlannedDeferred:
 		return &exit.Error{Code: exitDeferred}
 	case wire.PlannedRefused:
-		return &exit.Error{Code: exitRefused}
+		return &exit.Error{Code: exit.Refused}
 	}
 	return &exit.Error{Code: exit.Failed, Text: "an answer with an unknown status: " + safe(answer.Status)}
 }

@@ -50,17 +50,6 @@ func (a *asked) run(args ...string) (string, error) {
 
 var request = []string{"--namespace", "shop", "--group", "orders", "--kind", "PlannedFailover", "--target", "pdx"}
 
-func code(err error) int {
-	var known *exit.Error
-	switch {
-	case err == nil:
-		return 0
-	case errors.As(err, &known):
-		return known.Code
-	}
-	return exit.Failed
-}
-
 func TestRequest(t *testing.T) {
 	until := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
 	for name, test := range map[string]struct {
@@ -74,8 +63,8 @@ func TestRequest(t *testing.T) {
 			75, "deferred (DeploymentHold): hold of a\uFFFD[31m, until 2026-01-02T03:04:05Z if nobody renews it\n", ""},
 		"refused":     {asked{answer: wire.PlannedAnswer{Status: "refused", Reason: "TargetUnknown"}}, 4, "refused (TargetUnknown)\n", ""},
 		"unavailable": {asked{err: temporal.NewNonRetryableApplicationError("connection refused", wire.ErrorUnavailable, nil)}, 5, "", "unavailable: connection refused"},
-		"too late":    {asked{hangs: true}, 5, "", "no answer within 10ms"},
-		"unreachable": {asked{err: serviceerror.NewUnavailable("connection refused")}, 5, "", "Temporal is away: connection refused"},
+		"too late":    {asked{hangs: true}, 5, "", "no answer (--timeout 10ms)"},
+		"unreachable": {asked{err: serviceerror.NewUnavailable("connection refused")}, 5, "", "connection refused"},
 		"unexpected":  {asked{err: errors.New("no")}, 1, "", "no"},
 		"nonsense":    {asked{answer: wire.PlannedAnswer{Status: "other"}}, 1, "other\n", "unknown status"},
 	} {
@@ -83,7 +72,7 @@ func TestRequest(t *testing.T) {
 			a := &test.asked
 			a.t = t
 			out, err := a.run(append(request, "--timeout", "10ms")...)
-			require.Equal(t, test.code, code(err))
+			require.Equal(t, test.code, exit.Code(err))
 			require.Equal(t, test.out, out)
 			if test.err != "" {
 				require.ErrorContains(t, err, test.err)
@@ -97,7 +86,7 @@ func TestRequest(t *testing.T) {
 func TestRequestAsJSON(t *testing.T) {
 	a := &asked{t: t, answer: wire.PlannedAnswer{Status: "deferred", Reason: "DeploymentHold", RetryAfter: time.Unix(1, 0).UTC(), Message: "m"}}
 	out, err := a.run(append(request, "-o", "json")...)
-	require.Equal(t, exitDeferred, code(err))
+	require.Equal(t, exitDeferred, exit.Code(err))
 	var got map[string]any
 	require.NoError(t, json.Unmarshal([]byte(out), &got))
 	require.Equal(t, map[string]any{"status": "deferred", "reason": "DeploymentHold", "retryAfter": "1970-01-01T00:00:01Z", "message": "m"}, got)
@@ -116,7 +105,7 @@ func TestRequestUsedWrong(t *testing.T) {
 	} {
 		a := &asked{t: t}
 		_, err := a.run(args...)
-		require.Equal(t, exit.Usage, code(err), args)
+		require.Equal(t, exit.Usage, exit.Code(err), args)
 		require.Empty(t, a.calls)
 	}
 }

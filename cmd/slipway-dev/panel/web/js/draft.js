@@ -19,7 +19,7 @@ export class DraftPage {
   #loaded;
   #shown = null;
   log = { build: null, text: "" };
-  builds = 0; // how many changes of builds were heard of
+  buildEvents = 0; // how many came
 
   constructor(panel, id) {
     Object.assign(this, { panel, id, draft: null, deployment: null, title: "Deployment", connected: true });
@@ -76,7 +76,7 @@ export class DraftPage {
         if (!["building", "destroying"].includes(state)) this.refresh().catch(() => {});
       },
       build: (build) => {
-        this.builds++;
+        this.buildEvents++;
         if (build.number >= (this.deployment.latestBuild?.number ?? 0)) this.deployment.latestBuild = build;
         this.changed();
       },

@@ -149,9 +149,9 @@ export class Overview {
 
   // The latest build may be queued, or cancelled, while one before it runs.
   async #readPending() {
-    const { deployment, panel, id, builds } = this.page;
+    const { deployment, panel, id, buildEvents } = this.page;
     const latest = deployment?.latestBuild;
-    const key = JSON.stringify([deployment?.state, latest, builds]);
+    const key = JSON.stringify([deployment?.state, latest, buildEvents]);
     if (key === this.#pendingAt) return;
     this.#pendingAt = key;
     const pending = (list) => list.filter(({ status }) => ["queued", "running"].includes(status));
